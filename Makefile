@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/.installed-run
 HUDI := .venv-hudi/.installed
+KIT := packages/lakeward-testing/pyproject.toml
 WORKERS ?= 4
 NAME ?=
 ARGS ?=
@@ -22,11 +23,11 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml $(KIT)
 	@.ci/venv $(VENV) requirements.lock
 	@touch $(RUN) $@
 
-$(RUN): requirements-run.lock pyproject.toml
+$(RUN): requirements-run.lock pyproject.toml $(KIT)
 	@.ci/venv $(VENV) requirements-run.lock
 	@touch $@
 
@@ -34,7 +35,7 @@ demo: $(RUN) ## server, one Spark tiering job and a load generator for a minute,
 	@$(BIN)/lakeward demo $(ARGS)
 
 # The environment of tests/hudi; where it cannot be had, its tests are listed skips.
-$(HUDI): requirements-hudi.lock pyproject.toml | $(STAMP)
+$(HUDI): requirements-hudi.lock pyproject.toml $(KIT) | $(STAMP)
 	@.ci/hudi || test $$? = 77
 
 test: $(STAMP) $(HUDI) ## every test but the long ones (ARGS= goes to pytest; WORKERS=0 for one process, as a debugger needs it)
@@ -74,10 +75,10 @@ soak: $(STAMP) $(HUDI) ## everything, the long tests included, and the demo from
 	@.ci/wheel --soak
 
 fluss-up: $(STAMP) ## a local Apache Fluss cluster with an Iceberg lake (Java and mvn; jars are fetched once; FLUSS_VERSION=1.0.0)
-	@$(BIN)/python -m lakeward.testing.fluss up $(ARGS)
+	@$(BIN)/python -m tests.kit.fluss up $(ARGS)
 
 fluss-down: $(STAMP) ## stop that cluster
-	@$(BIN)/python -m lakeward.testing.fluss down $(ARGS)
+	@$(BIN)/python -m tests.kit.fluss down $(ARGS)
 
 docs: $(STAMP) generate ## the documentation as a site in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -43,9 +43,9 @@ from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatReq
 from lakeward.protocol.tables import CreateTable
 from lakeward.server.door.interpreter import share_turns
 from lakeward.spi.registry import load_lake
-from lakeward.testing.hotadmin import MemoryHotAdmin
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.world import B0
+from tests.kit.hotadmin import MemoryHotAdmin
+from tests.kit.serverprocess import ServerProcess
+from tests.kit.world import B0
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 TABLES, JOBS, PRODUCERS, SPEAKERS = 1_000, 50, 2, 5

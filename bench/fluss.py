@@ -36,14 +36,14 @@ from bench.report import Cost, Report
 from lakeward.hot.fluss.tiernow import tier_now
 from lakeward.hot.fluss.wire.messages import LATEST_KV_SNAPSHOTS
 from lakeward.model.table import TablePath
-from lakeward.testing.fluss.cluster import FlussCluster
-from lakeward.testing.fluss.jars import ICEBERG, fluss_version, load_jars
-from lakeward.testing.iceberg.engines import duckdb_connection
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import DATABASE, Append, DropTable, MakeTable, UpsertRange
 from tests.fluss.world import FlussWorld
 from tests.interop.javaiceberg import start_java
+from tests.kit.fluss.cluster import FlussCluster
+from tests.kit.fluss.jars import ICEBERG, fluss_version, load_jars
+from tests.kit.iceberg.engines import duckdb_connection
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 ROWS, KEYS, UPDATES = 10_000_000, 1_000_000, 200_000

@@ -26,7 +26,7 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rewriting import LakeRewrite
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 LOG_ROWS, KEYS, CHANGED = int(5_000_000 * SCALE), int(1_000_000 * SCALE), int(200_000 * SCALE)

@@ -20,7 +20,7 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.registry import load_lake
-from lakeward.testing.inprocess import InProcessLakeward
+from tests.kit.inprocess import InProcessLakeward
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "2000"))
 STEP = max(10, ROUNDS // 20)

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 from lakeward.lake.hudi.plugin import open_lake
 from lakeward.lake.hudi.spark.bundle import SPARK, bundle_jar
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite
+from lakeward_testing.scripted_log import ScriptedLog
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 KEYS, CHANGED, TURNS = int(200_000 * SCALE), int(40_000 * SCALE), 4

@@ -44,8 +44,8 @@ from lakeward.model.split import LogSplit
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition, WriteTask
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.iceberg.engines import duckdb_connection
+from lakeward_testing.clock import ManualClock
+from tests.kit.iceberg.engines import duckdb_connection
 
 BATCH_ROWS = 65_536
 BUCKETS = 4

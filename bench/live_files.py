@@ -18,8 +18,8 @@ from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.inprocess import InProcessLakeward
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.inprocess import InProcessLakeward
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "300"))
 BUCKETS, RATE, FRESHNESS_S, KEYS = 45, 7, 5, 2_000

@@ -35,13 +35,13 @@ from lakeward.model.faults import set_injector
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.iceberg.engines import duckdb_connection
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.iceberg.server import serving
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
 from tests.interop.javaiceberg import start_java
+from tests.kit.iceberg.engines import duckdb_connection
+from tests.kit.iceberg.folder import folder_options
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.iceberg.server import serving
+from tests.kit.inprocess import InProcessLakeward
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "1000"))
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))

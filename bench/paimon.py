@@ -36,9 +36,9 @@ from lakeward.model.schema import OFFSET, PREV_OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import CommitProperties, LakeFile, LakeStorage, Precondition
 from lakeward.spi.rewrite import RewriteGroup, RewriteTask
-from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
 from tests.fluss.paimonworld import PaimonWorld
+from tests.kit.fluss.cluster import FlussCluster
 from tests.spark.processes import Job, Server, tier_now
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.lineitem import COLUMNS, lineitem
 from bench.report import Report
 from bench.tiering import phases_s
-from lakeward.testing.faults import Fault, FaultAction
+from lakeward_testing.faults import Fault, FaultAction
 from tests.spark.processes import Job, Server, check_exactly_once, rounds, tier_now, wait_tiered
 
 ROWS = int(os.environ.get("LAKEWARD_BENCH_ROWS", "500000"))

@@ -35,9 +35,9 @@ from lakeward.model.sidetable import side_table
 from lakeward.model.table import TablePath
 from lakeward.protocol.routes import ROUNDS
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.waiting import wait_until
+from tests.kit.inprocess import InProcessLakeward
 from tests.spark.processes import Job, Server
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))

@@ -25,7 +25,7 @@ from lakeward.client import Client, Table
 from lakeward.lake.dictionaries import dictionary_columns
 from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.protocol import routes
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, committed, tier_now, wait_tiered
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.inprocess import InProcessLakeward
 
 ROWS, BUCKETS, KEYS = int(os.environ.get("LAKEWARD_BENCH_ROWS", "10539")), 45, 2_000
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lakeward.testing.fluss.jars import find_server, fluss_version
-from lakeward.testing.warmprocess import switch_on
+from lakeward_testing.warmprocess import switch_on
+from tests.kit.fluss.jars import find_server, fluss_version
 
 pytest_plugins = ["tests.limit", "tests.alone"]
 

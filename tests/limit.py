@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lakeward.testing.waiting import at_limit
+from lakeward_testing.waiting import at_limit
 
 LIMIT_S = 600.0
 """No test of `make test` takes a minute on a quiet machine; others may keep it busy."""

@@ -14,10 +14,10 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from lakeward.client import Table
 from lakeward.model.bucket import Bucket
-from lakeward.testing.iceberg.server import serving
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.browser.conftest import LIMIT_MS, QUICK, OpenPage
+from tests.kit.iceberg.server import serving
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = pytest.mark.browser

@@ -15,9 +15,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
 from lakeward.protocol.operate import AdoptTable
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.browser.conftest import LIMIT_MS, QUICK, OpenPage
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.soak]

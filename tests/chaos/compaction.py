@@ -17,8 +17,6 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.spi.lake import LakeCommitter, RewriteResult
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.compact import compaction as product
 from lakeward.tiering.compact.commit import LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround
@@ -26,6 +24,8 @@ from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.chaos.weak import WeakPlugin
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 
 
 @pytest.fixture

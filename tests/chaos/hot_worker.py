@@ -24,7 +24,7 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 
 SETTINGS = {"log.segment.file-size": "16kb"}
 PUTS = 150

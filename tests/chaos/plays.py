@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.chaos.stage import Stage
 
 Trace = Callable[[Stage], None]

@@ -30,21 +30,21 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Fault, FaultAction, Faults
-from lakeward.testing.iceberg.flink import FlinkJob
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.work import JobWorld, RoundEnd
 from lakeward.verify import verify_table
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Fault, FaultAction, Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.waiting import wait_until
 from tests.chaos.compaction import CompactionActor
 from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage, split_writers
+from tests.kit.iceberg.flink import FlinkJob
+from tests.kit.iceberg.folder import folder_options
+from tests.kit.inprocess import InProcessLakeward
 
 TABLE = "db.t"
 LEASE_S = 121.0

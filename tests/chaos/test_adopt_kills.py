@@ -19,8 +19,8 @@ from lakeward.errors import ServerUnavailable, TimedOut
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
 from lakeward.protocol.operate import AdoptTable
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job
 
 NAME = "theirs.orders"

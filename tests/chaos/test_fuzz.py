@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from lakeward.config import Config
 from lakeward.config.options import ALL
 from lakeward.errors import InvalidConfig
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 
 QUICK = settings(
     max_examples=60,

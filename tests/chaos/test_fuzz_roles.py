@@ -26,8 +26,8 @@ from lakeward.hot.embedded.door.failure import from_flight
 from lakeward.hot.embedded.serve.actions import ACTIONS
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import PutKind, Read
-from lakeward.testing.serverprocess import ServerProcess
 from tests.chaos.test_fuzz import QUICK, TABLE, document, is_up, json_values
+from tests.kit.serverprocess import ServerProcess
 
 ROLES = {"read": "r", "write": "w", "job": "j", "admin": "a", "some tables": "s", "nobody": "wrong"}
 TOKENS = "r:read:r,w:write:w,j:job:j,a:admin:a,s:admin:s:fuzz.*"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.chaos.lab import ChaosLab, LabOptions, LabReport
-from lakeward.testing.chaos.plan import FaultKind, plan_faults
+from lakeward_testing.chaos.lab import ChaosLab, LabOptions, LabReport
+from lakeward_testing.chaos.plan import FaultKind, plan_faults
 
 SOAK_MINUTES = float(os.environ.get("LAKEWARD_SOAK_MINUTES", "5"))
 """How long the soak goes on hurting, in all."""

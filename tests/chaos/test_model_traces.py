@@ -19,7 +19,7 @@ from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
 from lakeward.model.side import SideId
 from lakeward.model.table import TablePath
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.chaos.plays import Trace, play
 from tests.chaos.stage import TABLE, Stage
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.spi.registry import load_lake
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.chaos import test_model_traces as rounds
 from tests.chaos import test_model_traces_others as others
 from tests.chaos.plays import Trace, play

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
 from tests.chaos.plays import Trace, play
 from tests.chaos.stage import Stage
 

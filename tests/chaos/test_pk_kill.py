@@ -22,7 +22,7 @@ from lakeward.changelog import Fold
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import FAULTS_ENV
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 CHILD = Path(__file__).with_name("pk_writers.py")
 POINTS = {

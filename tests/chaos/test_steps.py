@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.chaos.plan import ACTIONS, JOB_STEPS
-from lakeward.testing.faults import FaultAction, Faults
+from lakeward_testing.chaos.plan import ACTIONS, JOB_STEPS
+from lakeward_testing.faults import FaultAction, Faults
 from tests.chaos.stage import Actor, Stage
 
 SEED = 11

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.spi.registry import load_lake
-from lakeward.testing.chaos.plan import ACTIONS, JOB_STEPS
-from lakeward.testing.faults import Faults
+from lakeward_testing.chaos.plan import ACTIONS, JOB_STEPS
+from lakeward_testing.faults import Faults
 from tests.chaos.stage import Stage
 from tests.chaos.test_steps import hurt_a_round
 

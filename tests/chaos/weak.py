@@ -55,7 +55,6 @@ from lakeward.spi.lake import (
     RewriteResult,
 )
 from lakeward.spi.resume import next_offset
-from lakeward.testing.inprocess import InProcessLakeward, InProcessPlugin
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix
@@ -63,6 +62,7 @@ from lakeward.tiering.round.round import Round
 from lakeward.tiering.task import splitwrite
 from lakeward.tiering.task.logread import LogSource
 from lakeward.tiering.task.splitwrite import SplitWriter, _Written
+from tests.kit.inprocess import InProcessLakeward, InProcessPlugin
 
 OF_SUMMARIES = frozenset({"any_offsets", "any_token"})
 

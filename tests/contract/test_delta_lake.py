@@ -13,11 +13,11 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.iceberg.s3 import S3Store, s3_store
-from lakeward.testing.lakes import LakeContract
-from lakeward.testing.lakes.ddl import EVERY_TYPE
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.lakes.ddl import EVERY_TYPE
+from lakeward_testing.scripted_log import Row
+from tests.kit.iceberg.s3 import S3Store, s3_store
 
 
 class DeltaContract(LakeContract):

@@ -18,8 +18,8 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
-from lakeward.testing.hots import HotContract
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.hots import HotContract
+from lakeward_testing.scripted_log import Row
 
 
 class TestEmbeddedHotStore(HotContract):

@@ -15,10 +15,10 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.hudiforeign import HudiForeignEngine
-from lakeward.testing.lakes import LakeContract
-from lakeward.testing.lakes.ddl import EVERY_TYPE
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.hudiforeign import HudiForeignEngine
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.lakes.ddl import EVERY_TYPE
+from lakeward_testing.scripted_log import Row
 
 
 class TestHudiLake(LakeContract):

@@ -16,13 +16,13 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.iceberg.folder import folder_lake, folder_options
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.iceberg.s3 import REGION, S3Store, s3_store
-from lakeward.testing.iceberg.server import serving
-from lakeward.testing.lakes import LakeContract
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.scripted_log import Row
+from tests.kit.iceberg.folder import folder_lake, folder_options
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.iceberg.s3 import REGION, S3Store, s3_store
+from tests.kit.iceberg.server import serving
 
 
 class IcebergContract(LakeContract):

@@ -15,10 +15,10 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.spi.snapshotkeys import TAG
-from lakeward.testing.iceberg.s3 import S3Store, s3_store
-from lakeward.testing.lakes import LakeContract
-from lakeward.testing.lanceforeign import LanceForeignEngine
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.lanceforeign import LanceForeignEngine
+from lakeward_testing.scripted_log import Row
+from tests.kit.iceberg.s3 import S3Store, s3_store
 
 
 class LanceContract(LakeContract):

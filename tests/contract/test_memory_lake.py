@@ -13,9 +13,9 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.lakes import LakeContract
-from lakeward.testing.memoryforeign import MemoryForeignEngine
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.scripted_log import Row
+from tests.kit.memoryforeign import MemoryForeignEngine
 
 
 class TestMemoryLake(LakeContract):

@@ -17,11 +17,11 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.iceberg.s3 import S3Store, s3_store
-from lakeward.testing.lakes import LakeContract
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.paimonrest import PaimonRestServer
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.scripted_log import Row
+from tests.kit.iceberg.s3 import S3Store, s3_store
+from tests.kit.paimonrest import PaimonRestServer
 
 
 class PaimonContract(LakeContract):

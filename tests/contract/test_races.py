@@ -17,11 +17,11 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.s3 import s3_store
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.s3 import s3_store
 
 FORMATS = pytest.mark.parametrize(
     "format", ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance"))]

@@ -11,9 +11,9 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
-from lakeward.testing.hots import HotContract
-from lakeward.testing.scripted_log import Row
-from lakeward.testing.scripted_store import ScriptedHotStore
+from lakeward_testing.hots import HotContract
+from lakeward_testing.scripted_log import Row
+from tests.kit.scripted_store import ScriptedHotStore
 
 
 class TestScriptedHotStore(HotContract):

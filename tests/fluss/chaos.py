@@ -17,19 +17,19 @@ import pyarrow as pa
 from lakeward.errors import FlussError, LakewardError, ServerUnavailable
 from lakeward.model.faults import FAULTS_ENV
 from lakeward.model.table import TablePath
-from lakeward.testing.chaos.child import LabChild
-from lakeward.testing.chaos.plan import JOB_STEPS, FaultKind, PlannedFault
-from lakeward.testing.chaos.producer import PARTITIONS
-from lakeward.testing.chaos.reader import RecordFolder, check_keys, check_log
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.fluss.jars import fluss_version
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.chaos.child import LabChild
+from lakeward_testing.chaos.plan import JOB_STEPS, FaultKind, PlannedFault
+from lakeward_testing.chaos.producer import PARTITIONS
+from lakeward_testing.chaos.reader import RecordFolder, check_keys, check_log
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.fluss.kinds import scan_kv
 from tests.fluss.steps import DATABASE, DropTable, MakePartition, MakeTable
 from tests.fluss.test_servers import leaders
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss.jars import fluss_version
+from tests.kit.iceberg.engines import read_duckdb
 
 JOBS = ("job-a", "job-b")
 LOG = pa.schema([("producer", pa.int32()), ("row", pa.int64()), ("value", pa.string())])

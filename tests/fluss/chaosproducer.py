@@ -16,8 +16,8 @@ from typing import Any
 
 from lakeward.errors import ServerUnavailable
 from lakeward.model.stopsignal import StopSignal
-from lakeward.testing.chaos.producer import PAUSE_S, Producer
-from lakeward.testing.chaos.record import RecordWriter
+from lakeward_testing.chaos.producer import PAUSE_S, Producer
+from lakeward_testing.chaos.record import RecordWriter
 from tests.fluss.steps import DATABASE
 
 ANSWER_S = 20.0

@@ -14,10 +14,10 @@ from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
 from lakeward.hot.fluss.plugin import PASSWORD_VARIABLE
 from lakeward.hot.fluss.wire.connection import Credentials
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.fluss.jars import ICEBERG, SERVER, fluss_version, load_jars
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.world import FlussWorld, ThreadJob
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
+from tests.kit.fluss.jars import ICEBERG, SERVER, fluss_version, load_jars
 
 collect_ignore = ["test_upgrade.py", "test_news.py"] if fluss_version() == "0.9.1" else []
 """From 0.9.1 to what was chosen, and what that has and 0.9.1 has not."""

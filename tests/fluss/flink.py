@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 
 from lakeward.config.java import load_java
-from lakeward.testing.fluss.cluster import FlussCluster
-from lakeward.testing.fluss.jars import FLINK, ICEBERG, SERVER, load_flink, load_jars, paimon_plugin
+from tests.kit.fluss.cluster import FlussCluster
+from tests.kit.fluss.jars import FLINK, ICEBERG, SERVER, load_flink, load_jars, paimon_plugin
 
 _MAIN = "org.apache.fluss.flink.tiering.FlussLakeTieringEntrypoint"
 _OPENED = ("nio", "lang", "util", "io", "net", "time", "util.concurrent")

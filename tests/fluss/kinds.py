@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.model.table import TablePath
-from lakeward.testing.fluss.jars import fluss_version
 from lakeward.verify import verify_table
 from tests.fluss.steps import DATABASE, Append, Delete, KvScan, MakePartition, MakeTable, Step, Upsert
 from tests.fluss.world import SYSTEM, FlussWorld
+from tests.kit.fluss.jars import fluss_version
 
 DAYS = ("2026-11-14", "2026-11-15")
 SCHEMA = pa.schema(

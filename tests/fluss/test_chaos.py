@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.chaos.plan import FaultKind
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
+from lakeward_testing.chaos.plan import FaultKind
 from tests.fluss.chaos import ClusterLab, plan_cluster_faults
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

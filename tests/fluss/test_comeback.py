@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.fluss.jars import fluss_version
+from lakeward_testing.faults import Fault, FaultAction
 from tests.fluss.steps import EVENTS, Append, MakeTable, events
 from tests.fluss.test_handover import LEASE_S
 from tests.fluss.world import FlussWorld, ThreadJob
+from tests.kit.fluss.jars import fluss_version
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

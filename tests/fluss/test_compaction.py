@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.testing.fluss.jars import fluss_version
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.test_handover import LEASE_S, restart_coordinator
 from tests.fluss.world import FlussWorld, ThreadJob
+from tests.kit.fluss.jars import fluss_version
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

@@ -14,7 +14,7 @@ import pytest
 
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFinished, TableInWork
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert
 from tests.fluss.world import SYSTEM, FlussWorld, ThreadJob
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import FlussError, ServerUnavailable
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob

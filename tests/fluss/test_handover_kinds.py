@@ -12,7 +12,6 @@ import pytest
 
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.iceberg.engines import read_duckdb, read_pyiceberg
 from lakeward.tiering.compact.once import compact_once
 from lakeward.tiering.job.options import TieringOptions
 from tests.fluss.flink import FlinkTieringJob
@@ -21,6 +20,7 @@ from tests.fluss.steps import DATABASE
 from tests.fluss.test_handover import LEASE_S, restart_coordinator
 from tests.fluss.world import FlussWorld, ThreadJob
 from tests.interop.javaiceberg import JavaIceberg, start_java
+from tests.kit.iceberg.engines import read_duckdb, read_pyiceberg
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

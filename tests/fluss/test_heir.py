@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.faults import Fault, FaultAction
+from lakeward_testing.faults import Fault, FaultAction
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.test_handover import LEASE_S, Load, restart_coordinator
 from tests.fluss.world import FlussWorld, ThreadJob

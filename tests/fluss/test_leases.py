@@ -16,10 +16,10 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.protocol.heartbeat import HeartbeatRequest
 from lakeward.spi.hot import KvSnapshot
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import USERS, MakeTable, UpsertRange
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob, append_events
 from tests.fluss.steps import DATABASE, EVENTS, Append, MakeTable, events
 from tests.fluss.test_handover import LEASE_S

@@ -9,9 +9,9 @@ from lakeward.lake.orphans import OrphanOptions
 from lakeward.model.clock import SystemClock
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
 from lakeward.tiering.job.orphans import OrphanDuty
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, DropTable, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld, ThreadJob

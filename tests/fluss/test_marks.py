@@ -14,7 +14,7 @@ import pytest
 from lakeward.hot.fluss.logmarks import MARKS_KEY
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import EVENTS, Append, MakeTable
 from tests.fluss.world import FlussWorld

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import FlussError, ServerUnavailable
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.fluss.test_handover import Load
 from tests.fluss.world import FlussWorld, ThreadJob
 

@@ -12,8 +12,8 @@ from lakeward.hot.fluss.tiernow import tier_now
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob, append_events, set_properties
 from tests.fluss.kinds import scan_kv
 from tests.fluss.ondemand import OnDemand

@@ -14,10 +14,8 @@ from lakeward.errors import LakewardError
 from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.read.arrow import read, request_of
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.fluss.jars import SERVER, load_jars, paimon_plugin
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.waiting import wait_until
 from tests.fluss.conftest import JARS_LIMIT_S
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.ondemand import OnDemand
@@ -39,6 +37,8 @@ from tests.fluss.test_reconcile import stop_behind, take_over_ahead
 from tests.fluss.test_tiering import ALL_TYPES, typed_row
 from tests.fluss.test_types import NESTED, ROWS, as_read
 from tests.fluss.world import ThreadJob
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
+from tests.kit.fluss.jars import SERVER, load_jars, paimon_plugin
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

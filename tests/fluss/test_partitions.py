@@ -15,8 +15,8 @@ from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import GONE_PARTITION
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.faults import FaultAction, Faults
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import FaultAction, Faults
+from lakeward_testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.table import TablePath
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import DATABASE, Append, MakeTable
 from tests.fluss.test_handover import LEASE_S

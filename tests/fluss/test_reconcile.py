@@ -19,8 +19,8 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
-from lakeward.testing.faults import FaultAction, Faults
 from lakeward.tiering.round.reconcile import adoption
+from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld

@@ -16,10 +16,10 @@ import pytest
 
 from lakeward.errors import LakewardError
 from lakeward.spi.registry import load_lake
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.iceberg.server import serving
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
+from tests.kit.iceberg.server import serving
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

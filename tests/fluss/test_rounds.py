@@ -14,7 +14,7 @@ import pytest
 from lakeward.errors import TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.faults import FaultAction, Faults
+from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, DropTable, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld, ThreadJob

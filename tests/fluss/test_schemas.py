@@ -19,13 +19,13 @@ from lakeward.hot.fluss.wire.protobuf import Shape, integer, many, one, raw, tex
 from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.faults import FaultAction, Faults
-from lakeward.testing.fluss.jars import fluss_version
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import FaultAction, Faults
+from lakeward_testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakeTable, Upsert
 from tests.fluss.test_types import make_like
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss.jars import fluss_version
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

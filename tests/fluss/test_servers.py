@@ -17,16 +17,16 @@ from lakeward.hot.fluss.wire.connection import Credentials
 from lakeward.hot.fluss.wire.messages import LIST_DATABASES, METADATA
 from lakeward.hot.fluss.wire.servers import FlussServers, path_message
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.fluss.jars import S3, load_jars
-from lakeward.testing.iceberg.s3 import REGION, s3_store
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.conftest import JARS_LIMIT_S, LOGIN
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, MakeTable, Upsert
 from tests.fluss.test_handover import Load
 from tests.fluss.test_tiering import first_answer
 from tests.fluss.world import FlussWorld, ThreadJob
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
+from tests.kit.fluss.jars import S3, load_jars
+from tests.kit.iceberg.s3 import REGION, s3_store
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

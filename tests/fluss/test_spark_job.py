@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.bucket import Bucket
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.conftest import LOGIN
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert
 from tests.fluss.world import SYSTEM, FlussWorld

@@ -17,7 +17,7 @@ from lakeward.hot.fluss.wire.protobuf import Shape, integer, one, raw
 from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import upsert_typed
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakeTable, Upsert

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 
 def run(action: str, home: Path) -> str:
-    command = [sys.executable, "-m", "lakeward.testing.fluss", action, "--home", str(home)]
+    command = [sys.executable, "-m", "tests.kit.fluss", action, "--home", str(home)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 

@@ -13,12 +13,12 @@ import pytest
 from lakeward.errors import FlussError, ServerUnavailable
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.kinds import KINDS, Grown, Kind, counted, scan_kv
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE
 from tests.fluss.world import SYSTEM, FlussWorld
+from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

@@ -16,8 +16,8 @@ from pyiceberg.manifest import DataFileContent
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld

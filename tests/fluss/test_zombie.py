@@ -19,7 +19,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
-from lakeward.testing.faults import FaultAction, Faults
+from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import EVENTS, Append, MakeTable, events
 from tests.fluss.world import FlussWorld

@@ -25,10 +25,10 @@ from lakeward.model.bucket import PARTITION_SEPARATOR
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.registry import load_lake
-from lakeward.testing.fluss.cluster import FlussCluster
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, LIMIT_S, Append, DropTable, MakePartition, MakeTable, Step, Unfinished, produce
+from tests.kit.fluss.cluster import FlussCluster
+from tests.kit.iceberg.engines import read_duckdb
 
 SYSTEM = ["__bucket", "__offset", "__timestamp"]
 STALE = "SQLITE_BUSY_SNAPSHOT"

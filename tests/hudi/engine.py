@@ -11,7 +11,7 @@ from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.lakes.rounds import lake_rows
+from lakeward_testing.lakes.rounds import lake_rows
 
 LOCKED = {
     "hoodie.write.concurrency.mode": "optimistic_concurrency_control",

@@ -19,10 +19,10 @@ from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import BucketFunction
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 from tests.hudi.engine import HudiOnSpark
 
 pytestmark = [

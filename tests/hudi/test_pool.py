@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from lakeward.client import Client
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, rounds, status, tier_now, wait_tiered
 
 pytestmark = [

@@ -19,9 +19,9 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TablePath
 from lakeward.model.typetable import TYPES, TypeRow
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite
-from lakeward.testing.scripted_log import Row
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite
+from lakeward_testing.scripted_log import Row
 
 PARTS = tuple(row for row in TYPES if row.is_part)
 """Those that have every depth."""

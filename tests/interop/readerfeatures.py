@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.lakes.upserts import change_randomly
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.upserts import change_randomly
+from lakeward_testing.scripted_log import ScriptedLog
 from tests.interop.enginetypes import PAGE
 
 BEGIN, END = (

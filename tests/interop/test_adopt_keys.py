@@ -14,11 +14,11 @@ import pytest
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from lakeward_testing.faults import Faults
 from tests.interop.javaiceberg import JavaIceberg, start_java
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from tests.kit.inprocess import InProcessLakeward
 
 pytestmark = pytest.mark.soak
 ROWS = 1_000_000

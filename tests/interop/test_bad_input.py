@@ -27,10 +27,10 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.spi.lake import OFFSETS_KEY, CommitProperties
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, COLUMNS, LakeSuite, row
-from lakeward.testing.ports import free_port
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, COLUMNS, LakeSuite, row
+from lakeward_testing.ports import free_port
+from lakeward_testing.scripted_log import ScriptedLog
 
 
 def one_round(lake: IcebergLakeStorage, **options: Any) -> ScriptedLog:

@@ -10,8 +10,8 @@ from pyiceberg.catalog import load_catalog
 
 from lakeward.cli.app import run
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 
 def test_tables_are_registered_once_and_differences_are_named(

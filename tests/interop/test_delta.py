@@ -21,10 +21,10 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 Rows = list[tuple[Any, ...]]
 Reader = Callable[[str, int | None, str], Rows]

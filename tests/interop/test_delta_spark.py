@@ -13,11 +13,11 @@ from lakeward.errors import ForeignRowsFound, LakeRolledBack
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 from tests.interop.javaiceberg import JavaIceberg, start_delta
 
 pytestmark = pytest.mark.soak

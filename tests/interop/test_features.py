@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.scripted_log import ScriptedLog
 from tests.interop.readerfeatures import check_features, make_tables
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from tests.kit.iceberg.folder import folder_lake
 
 Made = tuple[IcebergLakeStorage, dict[str, ScriptedLog]]
 

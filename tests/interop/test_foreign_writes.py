@@ -31,15 +31,15 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi.lake import ROWS_KEY, TAG
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb
-from lakeward.testing.iceberg.flink import FlinkJob
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.lakes.upserts import change_randomly
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.lakes.upserts import change_randomly
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb
+from tests.kit.iceberg.flink import FlinkJob
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.inprocess import InProcessLakeward
 
 FAR = 10**12
 """An offset that no log of ours reaches: a foreign row's."""

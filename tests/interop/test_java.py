@@ -15,17 +15,17 @@ import pytest
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.ddl import EVERY_TYPE
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.lakes.upserts import change_randomly
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.ddl import EVERY_TYPE
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.upserts import change_randomly
+from lakeward_testing.scripted_log import ScriptedLog
 from tests.interop.enginetypes import PARTS, check_page, make_table
 from tests.interop.javaiceberg import JavaIceberg, start_java
 from tests.interop.readerfeatures import check_features, make_tables
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from tests.kit.iceberg.folder import folder_lake
 
 pytestmark = pytest.mark.soak
 

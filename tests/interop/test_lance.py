@@ -21,12 +21,12 @@ from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
-from lakeward.testing.lakes.upserts import change_randomly
-from lakeward.testing.lanceforeign import LanceForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
+from lakeward_testing.lakes.upserts import change_randomly
+from lakeward_testing.lanceforeign import LanceForeignEngine
+from lakeward_testing.scripted_log import ScriptedLog
 
 Rows = list[tuple[Any, ...]]
 NAMES = ["__bucket", "__offset", "id", "name", "amount"]

@@ -24,12 +24,12 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
 from lakeward.model.types import StringType
-from lakeward.testing.fluss.jars import load_jars
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.fluss.jars import load_jars
 
 pytestmark = pytest.mark.soak
 

@@ -18,12 +18,12 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import BucketFunction
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.iceberg.s3 import s3_store
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.ddl import EVERY_TYPE
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.ddl import EVERY_TYPE
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from tests.kit.iceberg.s3 import s3_store
 
 AsRows = Callable[[pa.Table, IcebergLakeStorage, ScriptedLog], list[Any]]
 Read = Callable[..., pa.Table]

@@ -16,11 +16,11 @@ from lakeward.errors import InvalidAlter, LakeSchemaBroken
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite
-from lakeward.testing.scripted_log import Row, ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite
+from lakeward_testing.scripted_log import Row, ScriptedLog
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb
+from tests.kit.inprocess import InProcessLakeward
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING NOT NULL", "amount": "INT", "tags": "ARRAY<STRING>"}
 

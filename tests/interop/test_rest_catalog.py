@@ -26,10 +26,10 @@ from pyiceberg.exceptions import (
 
 from lakeward.cli.sql.duckdblake import connect_duckdb
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.testing.iceberg.engines import duckdb_connection, read_duckdb_rest
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import duckdb_connection, read_duckdb_rest
 
 AsRows = Callable[[pa.Table, IcebergLakeStorage, ScriptedLog], list[Any]]
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64())})

@@ -17,8 +17,8 @@ from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.tables import AlterTable
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 
 TABLE = "db.t"
 PATH = TablePath.parse(TABLE)

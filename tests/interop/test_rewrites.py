@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.lakes.upserts import change_randomly
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.upserts import change_randomly
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from tests.kit.iceberg.folder import folder_lake
 
 Engine = Callable[[str], pa.Table]
 

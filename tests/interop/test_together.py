@@ -11,9 +11,9 @@ import pytest
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 LATER_MS = 4_000_000_000_000
 

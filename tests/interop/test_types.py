@@ -10,10 +10,10 @@ import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.schema import OFFSET
-from lakeward.testing.iceberg.engines import duckdb_connection, read_datafusion, read_pyiceberg
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes.suite import LakeSuite
+from lakeward_testing.lakes.suite import LakeSuite
 from tests.interop.enginetypes import DEPTHS, PARTS, TypeTable, check_page, columns_of, make_table
+from tests.kit.iceberg.engines import duckdb_connection, read_datafusion, read_pyiceberg
+from tests.kit.iceberg.folder import folder_lake
 
 Made = tuple[IcebergLakeStorage, list[TypeTable]]
 

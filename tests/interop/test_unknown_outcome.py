@@ -11,10 +11,10 @@ import pytest
 from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.spi.lake import LakeSnapshot
-from lakeward.testing.iceberg.proxy import CatalogProxy, Mischief, catalog_proxy
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.proxy import CatalogProxy, Mischief, catalog_proxy
 
 
 @pytest.fixture

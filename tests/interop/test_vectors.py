@@ -16,19 +16,19 @@ from lakeward.lake.iceberg.meta.version import find_next_row_id
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.registry import load_lake
-from lakeward.testing.iceberg.engines import (
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.upserts import change_randomly
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import (
     duckdb_connection,
     read_datafusion,
     read_duckdb,
     read_duckdb_rest,
     read_pyiceberg,
 )
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.lakes.upserts import change_randomly
-from lakeward.testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
 
 from .conftest import Served
 

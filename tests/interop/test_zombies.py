@@ -18,12 +18,12 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import ROUND_KEY
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.iceberg.folder import folder_lake, folder_options
-from lakeward.testing.iceberg.zombie import POINTS, Zombie, finish_round, script, write_round, zombie_process
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import LakeSuite
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import LakeSuite
+from tests.kit.iceberg.folder import folder_lake, folder_options
+from tests.kit.iceberg.zombie import POINTS, Zombie, finish_round, script, write_round, zombie_process
 
 LATER_MS = 4_000_000_000_000
 

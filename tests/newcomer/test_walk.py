@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

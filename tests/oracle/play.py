@@ -17,15 +17,15 @@ from lakeward.client.rows import fit_rows
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.arrow import request_of
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.iceberg.folder import folder_lake, folder_options
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.server import serving
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.interop.javaiceberg import JavaIceberg
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from tests.kit.iceberg.folder import folder_lake, folder_options
+from tests.kit.iceberg.server import serving
+from tests.kit.inprocess import InProcessLakeward
 from tests.oracle.truth import Key, Row, Truth, difference
 from tests.oracle.values import TYPES, maybe
 

@@ -15,7 +15,7 @@ from lakeward.cli.run.up import Supervisor
 from lakeward.cli.run.watchdog import answers
 from lakeward.client.near import READY
 from lakeward.errors import DataFolderLocked, StartFailed
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 
 def test_a_child_that_dies_before_it_is_ready_is_reported_with_its_last_words(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import TableId, new_table_id
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.removal import removal_of
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.removal import removal_of
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 VERSIONS = 60
 RACER = f"""
@@ -32,7 +32,7 @@ DYING = """
 import os, sys
 from lakeward.lake.delta.plugin import open_lake
 from lakeward.model.faults import set_injector
-from lakeward.testing.lakes import LakeRound
+from lakeward_testing.lakes import LakeRound
 from tests.process.test_delta_race import make_log
 lake, log = make_log(*sys.argv[1:3])
 set_injector(lambda point, facts: os._exit(9) if point == sys.argv[3] else None)

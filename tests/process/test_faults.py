@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from lakeward.model.faults import FAULTS_ENV
-from lakeward.testing import Fault, Faults
+from lakeward_testing import Fault, Faults
 
 CHILD = """
 from lakeward.model.faults import fault_point

@@ -42,7 +42,7 @@ from lakeward.model.schema import Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.server.test_security import self_signed
 from tests.unit.hot.embedded.gate.conversation import GREETING, call, data, message
 from tests.unit.hot.embedded.serve.standin import client_at, held_store

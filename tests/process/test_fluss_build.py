@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import InvalidConfig
-from lakeward.testing.fluss.build import CLUSTER, JOB, build_jars
+from tests.kit.fluss.build import CLUSTER, JOB, build_jars
 
 
 def make_tree(folder: Path, script: str) -> Path:

@@ -14,7 +14,7 @@ from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import DiskFull
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
 OPTIONS = StoreOptions.with_settings({"server.disk.reserve": "32mb"})

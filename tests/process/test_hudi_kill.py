@@ -17,10 +17,10 @@ from lakeward.errors import CommitConflict, LakeUnavailable
 from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
 from lakeward.model.ids import TableId, new_table_id
-from lakeward.testing.faults import Faults
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE, LIMIT_S = LakeSuite(), 120
 

@@ -13,10 +13,10 @@ import pytest
 from lakeward.lake.lance.plugin import open_lake
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.ids import TableId, new_table_id
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.removal import removal_of
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.removal import removal_of
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 TURNS = 25
 RACER = f"""
@@ -39,7 +39,7 @@ DYING = """
 import os, sys
 from lakeward.lake.lance.plugin import open_lake
 from lakeward.model.faults import set_injector
-from lakeward.testing.lakes import LakeRound
+from lakeward_testing.lakes import LakeRound
 from tests.process.test_lance_race import make_log
 lake, log = make_log(*sys.argv[1:3])
 set_injector(lambda point, facts: os._exit(9) if point == sys.argv[3] else None)

@@ -27,7 +27,7 @@ def test_next():
 """The child is where it waits before the test begins, and with it the limit."""
 
 WAITING = STUCK.replace("child.wait()", "wait_until(lambda: child.poll() is not None, limit_s=1)").replace(
-    "import subprocess, sys", "import subprocess, sys\nfrom lakeward.testing.waiting import wait_until"
+    "import subprocess, sys", "import subprocess, sys\nfrom lakeward_testing.waiting import wait_until"
 )
 
 

@@ -16,7 +16,7 @@ import pytest
 from lakeward.config import resolve
 from lakeward.protocol.routes import API, METRICS, READY
 from lakeward.server.process import LakewardServer
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 PASSING = ("AnyIO worker thread", "asyncio_", "ThreadPoolExecutor")
 """Made for calls, and ended with them."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import TimedOut
-from lakeward.testing import wait_until
+from lakeward_testing import wait_until
 
 
 def test_waiting_returns_the_first_true_answer_and_names_what_did_not_come() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.model.faults import FAULTS_ENV
-from lakeward.testing.waiting import wait_until
-from lakeward.testing.warmprocess import WarmProcess, start_module
+from lakeward_testing.waiting import wait_until
+from lakeward_testing.warmprocess import WarmProcess, start_module
 
 LIMIT_S = 120.0
 

@@ -22,10 +22,10 @@ from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.chaos.plan import JOB_STEPS
-from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
+from lakeward_testing.chaos.plan import JOB_STEPS
+from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
 from tests.property.union_program import LOG, PK, Program
 from tests.property.union_program import step as union_step
 

@@ -21,9 +21,9 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, Content, SideName
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import delta_lake, iceberg_lake, memory_lake, paimon_lake
 from tests.unit.read.test_union import cut_log
 

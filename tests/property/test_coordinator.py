@@ -61,8 +61,8 @@ from lakeward.protocol.heartbeat import (
 )
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import CommitProperties, Precondition
-from lakeward.testing.ids import repeatable_ids
-from lakeward.testing.world import B0, CoordinatorWorld
+from tests.kit.ids import repeatable_ids
+from tests.kit.world import B0, CoordinatorWorld
 
 NAMES = ("a", "b", "c")
 SLOTS = 2

@@ -26,12 +26,12 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import JOB, InProcessLakeward
-from lakeward.testing.lanceforeign import LanceForeignEngine
-from lakeward.testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.lanceforeign import LanceForeignEngine
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from tests.kit.inprocess import JOB, InProcessLakeward
 from tests.property.union_program import iceberg_lake, lance_lake, memory_lake, paimon_lake
 
 ORDERS, PAYMENTS, EVENTS = "shop.orders", "shop.payments", "shop.events"

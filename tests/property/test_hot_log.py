@@ -24,7 +24,7 @@ from lakeward.model.schema import OFFSET, TIMESTAMP, Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.hotadmin import RetentionGuard
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 BUCKETS = (Bucket("", 0), Bucket("", 1))
 TTL_S = 100

@@ -28,8 +28,8 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import ArrayType, Int32Type, StringType
 from lakeward.spi.hotadmin import RetentionGuard
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.hots.changelog import MemoryChangelogLog
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.hots.changelog import MemoryChangelogLog
 
 Key = tuple[int, str]
 Values = tuple[Any, ...]

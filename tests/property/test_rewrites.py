@@ -22,11 +22,11 @@ from lakeward.lake.memory.plugin import forget_lake
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.spi.rewrite import RewriteGroup
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite
-from lakeward.testing.lakes.upserts import PK, change_randomly
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite
+from lakeward_testing.lakes.upserts import PK, change_randomly
+from tests.kit.iceberg.folder import folder_lake
 
 PROGRAMS = st.lists(st.sampled_from(("change", "round", "rewrite")), min_size=12, max_size=40)
 

@@ -28,12 +28,12 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import Committable
-from lakeward.testing import Faults, ManualClock
-from lakeward.testing.intents import MemoryIntents
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.removal import intent_of
-from lakeward.testing.memoryforeign import MemoryForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing import Faults, ManualClock
+from lakeward_testing.intents import MemoryIntents
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.removal import intent_of
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.memoryforeign import MemoryForeignEngine
 
 BUCKETS = (Bucket("", 0), Bucket("", 1))
 GRACE_S = 60

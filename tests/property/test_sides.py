@@ -23,10 +23,10 @@ from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.tiering.work import RoundEnd
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import delta_lake, iceberg_lake, memory_lake, paimon_lake
 
 PK, LOG = "db.state", "db.events"

@@ -19,16 +19,16 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.faults import Faults
-from lakeward.testing.hudiforeign import HudiForeignEngine
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.memoryforeign import MemoryForeignEngine
-from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.tiering.round.control import RoundControl
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.faults import Faults
+from lakeward_testing.hudiforeign import HudiForeignEngine
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.inprocess import InProcessLakeward
+from tests.kit.memoryforeign import MemoryForeignEngine
 
 PK, LOG = "db.state", "db.events"
 PARTITIONS = ("a", "b")
@@ -213,7 +213,7 @@ class Program:
             {"compact": hudi.compact, "expire": hudi.archive}[in_memory]()
         else:
             from lakeward.lake.lance.storage import LanceLakeStorage
-            from lakeward.testing.lanceforeign import LanceForeignEngine
+            from lakeward_testing.lanceforeign import LanceForeignEngine
 
             assert isinstance(lake, LanceLakeStorage)
             library = LanceForeignEngine(lake.table(name))

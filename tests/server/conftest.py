@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 
 StartServer = Callable[..., ServerProcess]
 

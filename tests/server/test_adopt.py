@@ -16,9 +16,9 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.cli import app
 from lakeward.errors import TableLoading
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
-from lakeward.testing.warmprocess import start_module
+from lakeward_testing.waiting import wait_until
+from lakeward_testing.warmprocess import start_module
+from tests.kit.serverprocess import ServerProcess
 from tests.server.conftest import StartServer
 
 ADOPT = ["table", "adopt", "--foreign", "theirs.orders", "--key", "id", "--buckets", "2"]

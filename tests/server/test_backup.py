@@ -16,10 +16,10 @@ from lakeward.client import Client
 from lakeward.errors import InvalidRequest, LakewardError
 from lakeward.model.table import TablePath
 from lakeward.server.backups import list_backups, restore_backup
-from lakeward.testing.iceberg.s3 import s3_store
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.waiting import wait_until
+from tests.kit.iceberg.s3 import s3_store
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, Server, status, tier_now
 
 LOG, PK = "shop.clicks", "shop.orders"

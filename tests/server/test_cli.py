@@ -32,7 +32,7 @@ from lakeward.cli.sql.sqlshell import SqlShell
 from lakeward.client import Client
 from lakeward.protocol.flight import PutKind
 from lakeward.protocol.routes import JOBS
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server
 
 

@@ -31,8 +31,8 @@ from lakeward.protocol.flight import Ticket, from_bytes, ticket_from_text
 from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
+from tests.kit.serverprocess import ServerProcess
 
 B0 = Bucket("", 0)
 JOB, INSTANCE = JobName("tier-1"), InstanceId("one")

@@ -18,7 +18,7 @@ from lakeward.cli import app
 from lakeward.client import Client
 from lakeward.protocol.routes import FACTS, HEARTBEAT, JOBS
 from lakeward.server.show.facts import BACKED_UP
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, status, tier_now
 
 

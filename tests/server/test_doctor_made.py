@@ -28,10 +28,10 @@ import pytest
 import lakeward
 from lakeward.client import Client, connect
 from lakeward.protocol.routes import HEARTBEAT, JOBS
-from lakeward.testing.chaos.switches import CLOCK, Switches
-from lakeward.testing.ports import free_port
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.chaos.switches import CLOCK, Switches
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import wait_until
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, Process, tier_now
 
 pytestmark = pytest.mark.soak
@@ -69,7 +69,7 @@ class Lab:
             "max.partition.num": "2000",
         }
         given = [str(self.switches.folder), str(ready), *(f"{k}={v}" for k, v in settings.items())]
-        self.process = Process(["-m", "lakeward.testing.chaos.serverprocess", *given], folder / "server.log", {})
+        self.process = Process(["-m", "lakeward_testing.chaos.serverprocess", *given], folder / "server.log", {})
         wait_until(ready.exists, what="the server's start", state=self.process.text)
         self.client: Client = connect(self.url, token=TOKEN)
 

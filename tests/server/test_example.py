@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "producer.py"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from lakeward.client import Client
 from lakeward.client.table import Table
 from lakeward.protocol import routes
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, lake_snapshots, tier_now
 
 PATH = "shop.state"

@@ -24,9 +24,9 @@ from lakeward.errors import DataFolderLocked, InvalidRequest, LakewardError, Ser
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 from lakeward.protocol.tables import ServerInfo
-from lakeward.testing.proxy import CuttingProxy
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.proxy import CuttingProxy
+from lakeward_testing.waiting import wait_until
+from tests.kit.serverprocess import ServerProcess
 
 StartServer = Callable[..., ServerProcess]
 COLUMNS = "id BIGINT NOT NULL, name STRING"

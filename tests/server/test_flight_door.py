@@ -14,8 +14,8 @@ import pyarrow.flight as flight
 import pytest
 
 from lakeward.client import Table
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
+from tests.kit.serverprocess import ServerProcess
 from tests.server.conftest import StartServer
 
 TOKENS = "ann:admin:top"

@@ -18,7 +18,7 @@ from lakeward.client import Client
 from lakeward.client.options import ClientOptions
 from lakeward.errors import DiskFull, TimedOut
 from lakeward.protocol.routes import API
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 
 SETTINGS = {
     "server.disk.reserve": "32mb",

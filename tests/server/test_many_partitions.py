@@ -10,7 +10,7 @@ import re
 import pytest
 
 from lakeward.errors import InvalidRequest
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 from tests.server.conftest import StartServer
 
 pytestmark = pytest.mark.soak

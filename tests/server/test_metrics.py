@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from lakeward.testing.serverprocess import ServerProcess
 from lakeward.tiering.job.metrics import JobMetrics
+from tests.kit.serverprocess import ServerProcess
 
 OPERATING = Path(__file__).parents[2] / "docs" / "operating"
 NAME = re.compile(r"lakeward_[a-z_]+")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -20,13 +20,13 @@ from lakeward.errors import LakeMetadataGone, LakewardError, TimedOut, WritesPau
 from lakeward.lake.iceberg.meta.forward import move_forward
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.model.table import TablePath
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.s3 import s3_store
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.waiting import wait_until
+from tests.kit.iceberg.folder import folder_options
+from tests.kit.iceberg.s3 import s3_store
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, Server, status, tier_now
 
 StartServer = Callable[..., ServerProcess]

@@ -21,11 +21,11 @@ from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import Act, ActionRequest
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
-from lakeward.testing.serverprocess import ServerProcess
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.options import TieringOptions
+from lakeward_testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
+from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import tier_now
 
 

@@ -28,7 +28,7 @@ from lakeward.errors import (
 )
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import PutKind
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 
 _NAMES = (f"d.t{n}" for n in itertools.count())
 COLUMNS = "id BIGINT NOT NULL, name STRING"

@@ -20,12 +20,12 @@ from lakeward.model.ids import JobName
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import SideName
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.serverprocess import ServerProcess
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.verify import verify_table
+from lakeward_testing.waiting import wait_until
+from tests.kit.serverprocess import ServerProcess
 
 
 @pytest.fixture

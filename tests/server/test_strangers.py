@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.protocol.routes import API
-from lakeward.testing.serverprocess import ServerProcess
+from tests.kit.serverprocess import ServerProcess
 from tests.server.conftest import StartServer
 
 

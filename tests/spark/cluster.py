@@ -12,8 +12,8 @@ import psutil
 import pyspark
 
 from lakeward.config.java import load_java
-from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 

@@ -12,8 +12,8 @@ import pytest
 
 import lakeward.spark
 from lakeward.client import Client
-from lakeward.testing.iceberg.s3 import CREDENTIALS
 from lakeward.tiering.job.session import SessionOptions, open_session
+from tests.kit.iceberg.s3 import CREDENTIALS
 from tests.spark.processes import Job, Server
 
 HAS_DATA_SOURCES = importlib.util.find_spec("pyspark.sql.datasource") is not None

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lakeward.config.java import load_java
-from lakeward.testing.fluss.jars import load_with_needs
-from lakeward.testing.ports import free_port
+from lakeward_testing.ports import free_port
+from tests.kit.fluss.jars import load_with_needs
 
 VERSION = "4.1.0"
 ARTIFACTS = [f"org.apache.kafka:{name}:{VERSION}" for name in ("kafka_2.13", "kafka-tools")]

@@ -17,9 +17,9 @@ from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError, ServerUnavailable
 from lakeward.protocol import routes
-from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import note_limit, wait_until
-from lakeward.testing.warmprocess import WarmProcess, start_module
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import note_limit, wait_until
+from lakeward_testing.warmprocess import WarmProcess, start_module
 
 START_LIMIT_S = 120.0
 ROUND_LIMIT_S = 180.0

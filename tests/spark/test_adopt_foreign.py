@@ -16,8 +16,8 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.inprocess import InProcessLakeward
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.inprocess import InProcessLakeward
 
 pytestmark = [
     pytest.mark.spark,

@@ -18,9 +18,9 @@ from lakeward.model.schema import Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.inprocess import InProcessLakeward
 
 pytestmark = [
     pytest.mark.spark,

@@ -12,8 +12,8 @@ import pytest
 
 from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.spark.cluster import Cluster
 from tests.spark.processes import Job, Server, check_exactly_once, lake_snapshots, rounds, tier_now
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lakeward.client import Client, Table
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, check_exactly_once, lake_snapshots, wait_tiered
 
 POINTS = (

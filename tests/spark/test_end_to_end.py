@@ -14,8 +14,8 @@ import pytest
 
 from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.spark.conftest import SMALL_SPLITS
 from tests.spark.processes import (
     Job,

@@ -22,11 +22,11 @@ from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.schema import parquet_schema
 from lakeward.spi.registry import load_lake
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite
+from lakeward_testing.waiting import wait_until
 from tests.spark.conftest import SMALL_SPLITS
 from tests.spark.processes import Job, Server, rounds, tier_now
 

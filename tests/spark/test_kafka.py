@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.client import Client
-from lakeward.testing.fluss.jars import cache_folder, load_jars
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
+from tests.kit.fluss.jars import cache_folder, load_jars
 from tests.spark.kafka import Broker
 from tests.spark.processes import Process, Server
 from tests.spark.test_versions import make_environment

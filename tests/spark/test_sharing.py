@@ -14,9 +14,9 @@ import pytest
 
 from lakeward.client import Client, Table
 from lakeward.spi.registry import load_lake
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, check_exactly_once, lake_snapshots, rounds, tier_now, wait_tiered
 
 

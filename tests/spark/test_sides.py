@@ -18,9 +18,9 @@ from lakeward.errors import TimedOut
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.model.side import SideName
-from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
+from lakeward_testing.faults import Fault, FaultAction
+from lakeward_testing.waiting import wait_until
 from tests.spark.conftest import SMALL_SPLITS
 from tests.spark.processes import Job, Server, rounds
 

@@ -13,7 +13,7 @@ import pytest
 
 from lakeward.client import Client
 from lakeward.spi.registry import load_lake
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = [

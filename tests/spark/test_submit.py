@@ -13,8 +13,8 @@ import pytest
 from lakeward.client import Client
 from lakeward.config.java import load_java
 from lakeward.protocol import routes
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering import submit
+from lakeward_testing.waiting import wait_until
 from tests.spark.cluster import SPARK_HOME, command_of
 from tests.spark.processes import Process, Server, check_exactly_once, tier_now
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.arguments import main
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Process, Server, check_exactly_once, tier_now
 
 TOKENS = "ann:admin:top,otto:job:hammer"

@@ -40,9 +40,9 @@ from lakeward.read.spark.batch import FIELD_IDS, read_frame
 from lakeward.read.spark.lakefiles import FileGroups
 from lakeward.read.spark.lakescan import LakeScan
 from lakeward.spi.lake import LakeDelete, LakeFile
-from lakeward.testing.ports import free_port
-from lakeward.testing.proxy import CuttingProxy
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.ports import free_port
+from lakeward_testing.proxy import CuttingProxy
+from lakeward_testing.waiting import wait_until
 from tests.property.union_program import Step, step
 from tests.spark.processes import Job, Server, tier_now
 from tests.spark.programs import run_in_spark

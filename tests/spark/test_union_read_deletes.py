@@ -20,10 +20,10 @@ from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.deadrows import DeadRows
 from lakeward.spi.lake import LakeFile
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.interop.javaiceberg import JavaIceberg, start_java
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import iceberg_lake
 
 pytestmark = [

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import lakeward.spark
-from lakeward.testing.iceberg.s3 import S3Store, s3_store
+from tests.kit.iceberg.s3 import S3Store, s3_store
 from tests.spark.processes import Job, Process, Server, tier_now
 
 pytestmark = [

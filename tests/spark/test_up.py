@@ -18,8 +18,8 @@ import pytest
 
 from lakeward.client import connect
 from lakeward.errors import LakewardError
-from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import tier_now
 
 

@@ -17,9 +17,9 @@ from pyiceberg.catalog import load_catalog
 
 from lakeward.client import Client
 from lakeward.protocol.codec import encode
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.verify import verify_table
 from lakeward.verify.spark import spark_runner
+from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.spark.processes import Job, Server, wait_tiered
 
 

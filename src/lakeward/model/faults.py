@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 FAULTS_ENV = "LAKEWARD_FAULTS"
-"""Tells a child process what to inject where; `lakeward.testing.faults` reads it."""
+"""Tells a child process what to inject where; `lakeward_testing.faults` reads it."""
 
 Injector = Callable[[str, dict[str, Any]], None]
 
@@ -28,7 +28,7 @@ def fault_point(name: str, **facts: Any) -> None:
 
 
 def set_injector(injector: Injector | None) -> Injector | None:
-    """Puts an injector in place for this process and returns the one before it. Called by `lakeward.testing` only."""
+    """Puts an injector in place for this process and returns the one before it. Called by `lakeward_testing` only."""
     global _injector
     before, _injector = _injector, injector
     return before
@@ -38,4 +38,4 @@ def _install_from_environment() -> None:
     """By name, as `testing` stands above this package: also executors and servers that a test starts must find it."""
     global _told_by_environment
     _told_by_environment = False
-    import_module("lakeward.testing.faults").install_from_environment()
+    import_module("lakeward_testing.faults").install_from_environment()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.world import CoordinatorWorld
+from tests.kit.world import CoordinatorWorld
 
 
 @pytest.fixture

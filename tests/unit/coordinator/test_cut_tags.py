@@ -16,12 +16,12 @@ from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.lanceforeign import LanceForeignEngine
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.world import PATH
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.lanceforeign import LanceForeignEngine
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from tests.kit.inprocess import InProcessLakeward
+from tests.kit.world import PATH
 from tests.property.union_program import iceberg_lake, lance_lake, paimon_lake
 
 TAG = "lakeward-cut-c"

@@ -20,7 +20,7 @@ from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.cut import at_cut
 from lakeward.read.request import ReadRequest, request_of
-from lakeward.testing.world import B0, PATH, CoordinatorWorld
+from tests.kit.world import B0, PATH, CoordinatorWorld
 
 OTHER = TablePath("db", "other")
 

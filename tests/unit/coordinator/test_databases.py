@@ -13,7 +13,7 @@ from lakeward.errors import InvalidRequest, InvalidTable, LakeNotFound
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.databases import DatabaseStatus
-from lakeward.testing.world import CoordinatorWorld
+from tests.kit.world import CoordinatorWorld
 
 FINANCE = SideName("finance")
 

@@ -11,7 +11,7 @@ from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import WAITING_PER_SLOT, HandedOut, LeaseCheck, Progress, TableInWork, Verdict
-from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
+from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 
 S = TableState
 

@@ -26,7 +26,7 @@ from lakeward.protocol.heartbeat import Progress, TableInWork, Verdict
 from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.lake import WriteTask
-from lakeward.testing.world import B0, PATH, CoordinatorWorld
+from tests.kit.world import B0, PATH, CoordinatorWorld
 
 S = TableState
 

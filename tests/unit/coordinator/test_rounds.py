@@ -11,7 +11,7 @@ from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import LeaseCheck, Verdict
-from lakeward.testing.world import B0, PATH, CoordinatorWorld
+from tests.kit.world import B0, PATH, CoordinatorWorld
 
 S = TableState
 

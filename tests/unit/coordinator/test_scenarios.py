@@ -20,7 +20,9 @@ def test_all_forty_are_there_and_say_what_they_are() -> None:
 
 def test_every_named_test_exists() -> None:
     missing = []
-    contract = "\n".join(p.read_text() for p in (ROOT / "src/lakeward/testing/lakes").glob("*.py"))
+    contract = "\n".join(
+        p.read_text() for p in (ROOT / "packages/lakeward-testing/src/lakeward_testing/lakes").glob("*.py")
+    )
     for row in EVERY:
         file = ""
         for name in re.findall(r"`([^`]*(?:::|\.py)[^`]*)`", row[-2]):

@@ -36,8 +36,8 @@ from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import LakeCatalog, LakeReader, LakeStorage
-from lakeward.testing.lakes.suite import LakeSuite
-from lakeward.testing.world import B0, PATH, CoordinatorWorld, ScriptedJob
+from lakeward_testing.lakes.suite import LakeSuite
+from tests.kit.world import B0, PATH, CoordinatorWorld, ScriptedJob
 
 FINANCE = SideName("finance")
 BOTH = "default, finance"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import UnsupportedType
-from lakeward.testing.lakes.suite import LakeSuite
+from lakeward_testing.lakes.suite import LakeSuite
 
 
 @pytest.mark.parametrize("name", ["delta", "hudi", "lance"])

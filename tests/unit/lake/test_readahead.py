@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lakeward.lake.readahead import DEPTH, WIDTH, read_ahead
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 
 def numbers(start: int, count: int, made: list[int] | None = None) -> Callable[[], Iterator[int]]:

@@ -9,8 +9,8 @@ import pytest
 
 from lakeward.errors import LakeTableGone, LakeUnavailable
 from lakeward.spi.registry import load_lake
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 FORMATS = pytest.mark.parametrize("format", ["delta", "hudi", "lance", "paimon"])
 

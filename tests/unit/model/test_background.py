@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from lakeward.model.background import BackgroundThread
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), SystemExit(3), MemoryError()])

@@ -85,7 +85,7 @@ def test_the_pool_of_hudi_differs_from_the_lock_in_spark_and_java_alone() -> Non
 
 
 def names_of(requirements: list[str]) -> set[str]:
-    return {re.split(r"[\[<>=! ]", d)[0].lower() for d in requirements} - {"lakeward"}
+    return {re.split(r"[\[<>=! ]", d)[0].lower() for d in requirements} - {"lakeward", "lakeward-testing"}
 
 
 def test_the_lock_holds_what_the_project_names() -> None:
@@ -108,6 +108,7 @@ def test_extras(extra: str) -> None:
 def test_every_source_file_carries_its_licence_and_says_what_it_owns() -> None:
     for path in [
         *ROOT.glob("src/**/*.py"),
+        *ROOT.glob("packages/*/src/**/*.py"),
         *ROOT.glob("tests/**/*.py"),
         *ROOT.glob("bench/**/*.py"),
         *ROOT.glob(".ci/*.py"),

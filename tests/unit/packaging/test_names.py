@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_public_class_name_exists_once() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for path in sorted((ROOT / "src").rglob("*.py")):
+    for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "packages").rglob("*.py")]):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(ROOT)))

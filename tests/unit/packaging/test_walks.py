@@ -14,7 +14,7 @@ from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.table import BucketFunction
 from lakeward.spi.registry import load_lake
-from lakeward.testing.inprocess import InProcessLakeward
+from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
 OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
@@ -26,7 +26,6 @@ OF_COMPACTION = {
     "server/show/tablepage.py",  # files before and after
     "cli/doctor/checks/files.py",  # whether it is on
     "model/intent.py",  # its name in data folders of older versions
-    "testing/inprocess.py",
 }
 
 
@@ -65,8 +64,8 @@ def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
     """Compaction is one: what names it outside its own code are the three registries, and what asks for it."""
     # Paimon and Hudi have the word for a kind of commit.
     own = re.compile(
-        r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/handout/compactions\.py|testing/chaos/"
-        r"|lake/paimon/|testing/paimonforeign|lake/hudi/|testing/hudiforeign"
+        r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/handout/compactions\.py"
+        r"|lake/paimon/|lake/hudi/"
     )
     naming = {
         str(path.relative_to(SRC))

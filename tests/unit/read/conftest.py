@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import iceberg_lake
 
 SMALL_SEGMENTS = {"log.segment.file-size": "4kb", "kv.snapshot.interval": "1 s"}

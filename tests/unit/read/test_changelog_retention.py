@@ -23,11 +23,11 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import LakeFile, LakeStorage
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.tiering.compact.retention import Retention, dropped_ranges
 from lakeward.verify.table import verify_table
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import delta_lake, hudi_lake, iceberg_lake, lance_lake, memory_lake, paimon_lake
 from tests.unit.read.conftest import SMALL_SEGMENTS
 from tests.unit.read.test_union import cut_log

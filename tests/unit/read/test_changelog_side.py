@@ -21,9 +21,9 @@ from lakeward.model.types import StringType
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify.table import verify_table
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import delta_lake, iceberg_lake, memory_lake, paimon_lake
 
 PATH = "db.t"

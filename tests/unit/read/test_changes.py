@@ -21,8 +21,8 @@ from lakeward.protocol.tables import AlterTable
 from lakeward.read.arrow import open_read, request_of
 from lakeward.read.changes import parse_point, plan_ranges
 from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import memory_lake
 from tests.unit.read.conftest import SMALL_SEGMENTS
 from tests.unit.read.test_union import cut_log

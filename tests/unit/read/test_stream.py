@@ -18,9 +18,9 @@ from lakeward.model.table import TablePath
 from lakeward.read.spark.options import SourceOptions, parse_options
 from lakeward.read.spark.stream import UnionStreamReader, check_stream, start_offsets
 from lakeward.read.streamrows import StreamRows, short_names
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.inprocess import InProcessLakeward
 from tests.unit.read.test_union import OFF, cut_log
 
 PATH, B0 = TablePath.parse("db.t"), Bucket("", 0)

@@ -33,8 +33,8 @@ from lakeward.protocol.tables import AlterTable
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.result import describe_freshness
 from lakeward.read.tail import fold_tail, read_live, without_replaced_mixed
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import iceberg_lake, memory_lake
 
 OFF: Any = {"table.datalake.enabled": "false"}

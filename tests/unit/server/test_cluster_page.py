@@ -32,7 +32,7 @@ from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, s
 from lakeward.server.door.callers import Callers
 from lakeward.server.show.pagesource import Figures, PageSource, WorkFigures
 from lakeward.spi.lakefile import LakeTotals
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 PATH = TablePath("db", "t")
 SCHEMA = Schema(columns=(Column(name="id", type=Int32Type(nullable=False)),))

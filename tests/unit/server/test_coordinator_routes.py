@@ -34,7 +34,7 @@ from lakeward.server.app import create_app
 from lakeward.server.routes.jobs import MOST_JOBS
 from lakeward.server.routes.tiering import MOST_ASKING
 from lakeward.server.services import Services
-from lakeward.testing.world import B0, PATH, CoordinatorWorld
+from tests.kit.world import B0, PATH, CoordinatorWorld
 
 TOKENS = TokenSet.parse(["r:read:read", "w:write:write", "j:job:job", "a:admin:admin"])
 

@@ -20,7 +20,7 @@ from lakeward.model.types import Int64Type, StringType
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.registry import load_lake
-from lakeward.testing.world import CoordinatorWorld
+from tests.kit.world import CoordinatorWorld
 
 PATH = TablePath("db", "t")
 NONE: frozenset[DeleteEncoding] = frozenset()

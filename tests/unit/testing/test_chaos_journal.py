@@ -17,16 +17,16 @@ from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.spi.snapshotkeys import REWRITE_KEY
-from lakeward.testing.chaos.journal import RunJournal
-from lakeward.testing.chaos.record import Change, Record
-from lakeward.testing.chaos.spells import Spell, Spells
-from lakeward.testing.chaos.tables import LOG, PK, watch_commits
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.httpproxy import ProxyAnswer, ProxyRequest
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.chaos.journal import RunJournal
+from lakeward_testing.chaos.record import Change, Record
+from lakeward_testing.chaos.spells import Spell, Spells
+from lakeward_testing.chaos.tables import LOG, PK, watch_commits
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.httpproxy import ProxyAnswer, ProxyRequest
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from lakeward_testing.waiting import wait_until
 
 TABLE = "t-1"
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
-from lakeward.testing.chaos.plan import ACTIONS, COMPACT_STEPS, JOB_STEPS, SERVER_STEPS, FaultKind, plan_faults
-from lakeward.testing.chaos.producer import value_of
-from lakeward.testing.chaos.reader import check_keys, check_log, check_offsets
-from lakeward.testing.chaos.record import ACKED, DOUBTED, TRIED, Change, Record, RecordWriter, allowed_versions
+from lakeward_testing.chaos.plan import ACTIONS, COMPACT_STEPS, JOB_STEPS, SERVER_STEPS, FaultKind, plan_faults
+from lakeward_testing.chaos.producer import value_of
+from lakeward_testing.chaos.reader import check_keys, check_log, check_offsets
+from lakeward_testing.chaos.record import ACKED, DOUBTED, TRIED, Change, Record, RecordWriter, allowed_versions
 
 
 def test_the_same_seed_gives_the_same_faults() -> None:

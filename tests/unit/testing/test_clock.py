@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from lakeward.errors import InvalidRequest
-from lakeward.testing import ManualClock, free_port
+from lakeward_testing import ManualClock, free_port
 
 
 def test_time_stands_until_it_is_moved() -> None:

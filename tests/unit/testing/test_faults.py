@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import FaultInjected, InvalidRequest, LakeUnavailable
 from lakeward.model.faults import FAULTS_ENV, fault_point
-from lakeward.testing import Fault, Faults, wait_until
+from lakeward_testing import Fault, Faults, wait_until
 
 
 def hits(count: int, point: str = "a.step", **facts: object) -> list[int]:

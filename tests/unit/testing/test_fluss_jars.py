@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import InvalidConfig
-from lakeward.testing.fluss.build import build_jars, drop_tests
-from lakeward.testing.fluss.jars import SERVER, cache_folder, find_server, load_jars
+from tests.kit.fluss.build import build_jars, drop_tests
+from tests.kit.fluss.jars import SERVER, cache_folder, find_server, load_jars
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><dependencies>
 <dependency><artifactId>fluss-common</artifactId></dependency>

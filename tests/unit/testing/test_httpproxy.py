@@ -10,8 +10,8 @@ from threading import Thread
 import httpx
 import pytest
 
-from lakeward.testing.chaos.proxy import HurtingProxy
-from lakeward.testing.httpproxy import HttpProxy
+from lakeward_testing.chaos.proxy import HurtingProxy
+from lakeward_testing.httpproxy import HttpProxy
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -15,10 +15,10 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import KvSnapshot, LogBounds
-from lakeward.testing.scripted_store import ScriptedHotStore
 from lakeward.verify.bykey import compare_by_key
 from lakeward.verify.certificate import FindingKind
 from lakeward.verify.task import BucketTask, Part
+from tests.kit.scripted_store import ScriptedHotStore
 from tests.unit.tiering.world import make_table
 
 B0 = Bucket("", 0)

@@ -18,12 +18,12 @@ from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.hot import HotPlugin
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes.suite import B0, B1, row
-from lakeward.testing.scripted_log import ScriptedLog
-from lakeward.testing.scripted_store import ScriptedHotStore
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate, FindingKind
+from lakeward_testing.lakes.suite import B0, B1, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.scripted_store import ScriptedHotStore
 from tests.unit.lake.iceberg.test_clean import make_log, run
 from tests.unit.tiering.world import BookCoordinator
 

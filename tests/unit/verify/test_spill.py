@@ -23,12 +23,12 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath
 from lakeward.spi.hot import HotStore
 from lakeward.spi.lake import LakeReader
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import BucketReport
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import WINDOW_BYTES, BucketTask
+from tests.kit.inprocess import InProcessLakeward
 
 
 def batch(offsets: list[int]) -> pa.RecordBatch:

@@ -25,10 +25,6 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import TAG
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import Certificate, verify_table
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.bucket import check_bucket
@@ -36,6 +32,10 @@ from lakeward.verify.certificate import BucketReport, Finding, FindingKind
 from lakeward.verify.ledger import expected_ranges
 from lakeward.verify.table import Checked
 from lakeward.verify.task import BucketTask
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.iceberg.folder import folder_options
+from tests.kit.inprocess import InProcessLakeward
 from tests.unit.verify.test_ledger import B, entry
 
 LOG, PK = "db.events", "db.state"

@@ -14,8 +14,8 @@ from lakeward.cli.output import Json, print_json, print_rows
 from lakeward.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from lakeward.testing.chaos.lab import LabReport
-    from lakeward.testing.chaos.plan import FaultKind
+    from lakeward_testing.chaos.lab import LabReport
+    from lakeward_testing.chaos.plan import FaultKind
 
 FORMATS = ("iceberg", "paimon", "delta", "lance", "hudi")
 
@@ -45,8 +45,8 @@ def chaos(
     an invariant broke.
 
     Example: lakeward chaos --seed 7 --minutes 2"""
-    from lakeward.testing.chaos.lab import ChaosLab, LabOptions
-    from lakeward.testing.chaos.plan import FaultKind
+    from lakeward_testing.chaos.lab import ChaosLab, LabOptions
+    from lakeward_testing.chaos.plan import FaultKind
 
     if faults == "list":
         print_rows(("kind",), [(str(k),) for k in FaultKind], empty="")
@@ -74,7 +74,7 @@ def chaos(
 
 
 def _kinds(text: str | None) -> tuple[FaultKind, ...]:
-    from lakeward.testing.chaos.plan import FaultKind
+    from lakeward_testing.chaos.plan import FaultKind
 
     if text is None:
         return tuple(FaultKind)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lakeward.cli.run.watchdog import PATIENCE_S, PROBE_S, Watchdog
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 
 def test_patience() -> None:

@@ -13,7 +13,7 @@ from lakeward.coordinator.kinds.compact import LOOK_FILES, LOOK_S
 from lakeward.model.side import COMPACT, TIER
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, Verdict
-from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
+from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 
 BOTH = (TIER, COMPACT)
 MB = 1 << 20

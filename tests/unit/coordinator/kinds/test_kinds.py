@@ -15,7 +15,7 @@ from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Verdict
-from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
+from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 
 BOTH = (TIER, COMPACT)
 

@@ -29,7 +29,7 @@ from lakeward.model.types import DataType, Float64Type, Int32Type, Int64Type, St
 from lakeward.protocol.operate import AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.spi.registry import load_lake
-from lakeward.testing.world import B0, PATH, CoordinatorWorld
+from tests.kit.world import B0, PATH, CoordinatorWorld
 
 S = TableState
 ENABLED = "table.datalake.enabled"

@@ -14,9 +14,9 @@ from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 
 AHEAD = SideName("ahead")
 NAME, PATH = "db.t", TablePath("db", "t")

@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.model.side import SideId
 from lakeward.server.messages import answer
-from lakeward.testing.world import PATH, CoordinatorWorld
+from tests.kit.world import PATH, CoordinatorWorld
 
 
 def spoil(world: CoordinatorWorld) -> None:

@@ -25,8 +25,8 @@ from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFini
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import JOB, InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import JOB, InProcessLakeward
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "data-folder-87cf5f3"
 EXPECTED = json.loads((FIXTURE / "expected.json").read_text())

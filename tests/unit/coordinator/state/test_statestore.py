@@ -17,7 +17,7 @@ from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.round import RoundPhases
 from lakeward.model.side import COMPACT, SideId
 from lakeward.protocol.views import RoundStatus
-from lakeward.testing.world import PATH, CoordinatorWorld
+from tests.kit.world import PATH, CoordinatorWorld
 
 VERSION_1 = """
 create table meta (key text primary key, value text not null) without rowid;

@@ -14,7 +14,7 @@ from lakeward.model.cut import CutEnds
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, rows
 
 DAY = {"id": "BIGINT NOT NULL", "text": "STRING NOT NULL"}

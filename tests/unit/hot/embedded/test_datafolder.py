@@ -26,7 +26,7 @@ from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, rows
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "hot-store-format-1"

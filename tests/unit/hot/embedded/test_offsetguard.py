@@ -9,7 +9,7 @@ from lakeward.errors import BucketStopped, FaultInjected
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
 B1 = Bucket("", 1)

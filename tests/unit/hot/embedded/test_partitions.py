@@ -16,8 +16,8 @@ from lakeward.hot.embedded.partitions import is_expired, number_now, number_of, 
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import StubGuard, Yard, read
 
 AUTO = {"table.auto-partition.enabled": "true", "table.auto-partition.num-retention": "2"}

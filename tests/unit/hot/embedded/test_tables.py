@@ -27,8 +27,8 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableInfo
 from lakeward.spi.hotadmin import Waiting
-from lakeward.testing.faults import Faults
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Faults
+from lakeward_testing.waiting import wait_until
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
 

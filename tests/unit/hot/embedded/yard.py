@@ -20,7 +20,7 @@ from lakeward.model.schema import OFFSET, Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.hotadmin import RetentionGuard
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 B0 = Bucket("", 0)
 

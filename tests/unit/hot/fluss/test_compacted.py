@@ -12,10 +12,10 @@ from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.ids import TableId
 from lakeward.model.table import FLUSS_PARTITIONS
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from tests.kit.iceberg.folder import folder_lake
 
 
 def test_a_compaction_is_the_newest_snapshot_that_fluss_may_know(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.spi.registry import load_lake
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 
 @pytest.fixture

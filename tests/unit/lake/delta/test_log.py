@@ -30,12 +30,12 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 from lakeward.spi.lake import Renewal
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.removal import LATER_MS
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.removal import LATER_MS
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 SHORT = {"delta.history.expire.max-snapshot-age-ms": "1000"}
 

@@ -12,10 +12,10 @@ from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.meta.logcache import LogCache
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 
 class CountingFiles(LocalFiles):

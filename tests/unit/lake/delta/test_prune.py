@@ -13,11 +13,11 @@ import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.bucket import Bucket
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DOUBLE", "day": "DATE NOT NULL"}
 FIRST, SECOND = dt.date(2024, 2, 28), dt.date(2024, 2, 29)

@@ -14,11 +14,11 @@ from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.deltaforeign import DeltaForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.deltaforeign import DeltaForeignEngine
+from tests.kit.inprocess import InProcessLakeward
 
 PATH = TablePath("db", "t")
 

@@ -14,11 +14,11 @@ from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, load_completions
 from lakeward.lake.hudi.plugin import open_lake
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.testing.faults import Faults
-from lakeward.testing.lakes.removal import LATER_MS
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes.removal import LATER_MS
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 SUITE = LakeSuite()
 

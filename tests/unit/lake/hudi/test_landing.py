@@ -13,10 +13,10 @@ from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
 from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
 from lakeward.model.ids import new_round_id
-from lakeward.testing.faults import Faults
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE = LakeSuite()
 STEPS = ("hudi.locked", "hudi.begun", "hudi.moved-in")

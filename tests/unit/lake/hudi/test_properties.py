@@ -13,8 +13,8 @@ from lakeward.lake.hudi.meta.columns import to_avro_schema
 from lakeward.lake.hudi.plugin import open_lake
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, COLUMNS, LakeSuite, row
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, COLUMNS, LakeSuite, row
 
 SUITE = LakeSuite()
 

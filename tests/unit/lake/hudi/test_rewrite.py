@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from lakeward.lake.hudi.plugin import open_lake
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 
 def test_some_files_of_a_bucket_are_rewritten_with_the_others(tmp_path: Path) -> None:

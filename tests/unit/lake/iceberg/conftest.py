@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.iceberg.folder import folder_lake
+from tests.kit.iceberg.folder import folder_lake
 
 
 @pytest.fixture

@@ -32,14 +32,14 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.protocol.tables import AlterTable, TableAnswer
 from lakeward.spi.registry import load_lake
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.iceberg.engines import read_duckdb
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.inprocess import InProcessLakeward
 
 PATH = TablePath("db", "visits")
 NAME = str(PATH)

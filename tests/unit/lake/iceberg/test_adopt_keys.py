@@ -28,14 +28,14 @@ from lakeward.model.side import Content, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.iceberg.engines import read_duckdb
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.inprocess import InProcessLakeward
 
 PATH = TablePath("db", "orders")
 NAME = str(PATH)

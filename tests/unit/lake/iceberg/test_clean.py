@@ -26,16 +26,16 @@ from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
 from lakeward.spi.commit import CommitProperties
 from lakeward.spi.lake import LakeFile, LakeSnapshot
 from lakeward.spi.snapshotkeys import OFFSETS_KEY
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.iceberg.flink import FlinkJob
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.job.options import TieringOptions
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import read_duckdb
+from tests.kit.iceberg.flink import FlinkJob
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
 
 KEYED = {"primary_key": ("id",), "bucket_keys": ("id",), "bucket_function": BucketFunction.ICEBERG}
 

@@ -22,10 +22,10 @@ from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.iceberg.engines import read_duckdb
+from tests.kit.inprocess import InProcessLakeward
 
 LOG, PK = TablePath("db", "log"), TablePath("db", "pk")
 CLEAN = {SYSTEM_COLUMNS_PROPERTY: "false"}

@@ -20,9 +20,9 @@ from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import OFFSETS_KEY
 from lakeward.spi.registry import load_lake
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.memoryforeign import MemoryForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.memoryforeign import MemoryForeignEngine
 
 B0 = Bucket("", 0)
 

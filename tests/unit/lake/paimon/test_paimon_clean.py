@@ -25,15 +25,15 @@ from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
 from lakeward.spi.lake import LakeFile, LakeSnapshot
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.paimonflink import PaimonFlinkJob
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.job.options import TieringOptions
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.paimonflink import PaimonFlinkJob
 
 KEYED: dict[str, Any] = {"bucket_keys": ("id",), "bucket_function": BucketFunction.PAIMON}
 PK: dict[str, Any] = {"primary_key": ("id",), **KEYED}

@@ -19,10 +19,10 @@ from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.verify import Certificate, verify_table
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from tests.kit.inprocess import InProcessLakeward
 
 LOG, KEYED, PK, DAILY = (TablePath("db", name) for name in ("log", "keyed", "pk", "daily"))
 CLEAN: dict[str, Any] = {SYSTEM_COLUMNS_PROPERTY: "false"}

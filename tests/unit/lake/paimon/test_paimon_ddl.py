@@ -17,10 +17,10 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.types import Int64Type
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.world import PATH, CoordinatorWorld
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from tests.kit.world import PATH, CoordinatorWorld
 
 SUITE = LakeSuite()
 ENABLE = AlterTable(properties={"table.datalake.enabled": "true"})

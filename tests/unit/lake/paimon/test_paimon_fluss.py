@@ -22,11 +22,11 @@ from lakeward.model.intent import IntentState
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import FLUSS_PARTITIONS
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
-from lakeward.testing.lakes.removal import intent_of
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.removal import intent_of
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE, TABLE_ID = LakeSuite(), TableId("7")
 

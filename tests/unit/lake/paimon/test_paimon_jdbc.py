@@ -14,8 +14,8 @@ import pytest
 from lakeward.errors import InvalidConfig, LakeMismatch, LakeTableGone, LakeUnavailable
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 SUITE = LakeSuite()
 

@@ -13,9 +13,9 @@ from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.keyscan import KeyScan
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE = LakeSuite()
 COLUMNS = {"shop": "STRING NOT NULL", "id": "INT NOT NULL", "tags": "ARRAY<STRING>"}

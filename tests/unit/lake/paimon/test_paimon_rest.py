@@ -21,12 +21,12 @@ from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.paimonrest import PaimonRestServer
 from lakeward.verify import verify_table
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from tests.kit.inprocess import InProcessLakeward
+from tests.kit.paimonrest import PaimonRestServer
 
 SUITE = LakeSuite()
 

@@ -22,11 +22,11 @@ from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.schema import OFFSET
 from lakeward.spi.lakefile import LakeFile
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE = LakeSuite()
 PK: dict[str, Any] = {"primary_key": ("id",), "bucket_keys": ("id",)}

@@ -29,11 +29,11 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.testing.faults import FaultAction, Faults
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
-from lakeward.testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.faults import FaultAction, Faults
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
 
 SUITE = LakeSuite()
 PK: dict[str, Any] = {"primary_key": ("id",)}

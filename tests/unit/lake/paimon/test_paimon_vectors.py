@@ -12,11 +12,11 @@ from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.spi.lakefile import LakeFile
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.paimonforeign import PaimonForeignEngine
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE = LakeSuite()
 

@@ -14,10 +14,10 @@ from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.verify import verify_table
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.paimonforeign import PaimonForeignEngine
+from tests.kit.inprocess import InProcessLakeward
 from tests.unit.read.test_stream import InProcessReader
 
 PATH = TablePath("db", "t")

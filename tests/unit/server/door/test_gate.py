@@ -21,7 +21,7 @@ from lakeward.server.door.callers import Callers
 from lakeward.server.door.frontdoor import FrontDoor
 from lakeward.server.door.gate import RequestGate
 from lakeward.server.door.loglimit import LogLimit
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 TOKENS = TokenSet.parse(["ann:admin:top"])
 BOTH = pytest.mark.parametrize("path", ["/api/v1/tables", "/iceberg/v1/namespaces"])

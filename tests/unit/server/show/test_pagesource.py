@@ -12,8 +12,8 @@ from lakeward.errors import TableBusy
 from lakeward.model.side import DEFAULT_SIDE, Content, SideName
 from lakeward.model.table import TablePath
 from lakeward.server.show.pagesource import ServerSource
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import memory_lake
 
 PATH = TablePath("db", "t")

@@ -20,11 +20,11 @@ from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import JOB, InProcessLakeward
-from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from tests.kit.inprocess import JOB, InProcessLakeward
 from tests.property.maintenance_program import POINTS, acting
 from tests.property.union_program import iceberg_lake
 

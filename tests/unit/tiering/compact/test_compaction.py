@@ -21,7 +21,6 @@ from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition, RewriteGroup, RewriteTask
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner
@@ -29,6 +28,7 @@ from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.order import Order
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import LeasedWork, RoundEnd
+from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")

@@ -14,9 +14,9 @@ from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.faults import set_injector
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.tiering.compact.once import compact_once
+from lakeward_testing.clock import ManualClock
+from tests.kit.inprocess import InProcessLakeward
 
 PATH = TablePath.parse("shop.t")
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import LakeUnavailable
-from lakeward.testing.clock import ManualClock
 from lakeward.tiering.job.backoff import LAKE_PATIENCE_S, patiently
 from lakeward.tiering.round.control import RoundControl
+from lakeward_testing.clock import ManualClock
 
 
 def test_what_is_waited_for_shows_until_there_is_an_answer() -> None:

@@ -17,12 +17,12 @@ from lakeward.model.faults import set_injector
 from lakeward.model.ids import JobName
 from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.jobname import hold_name
 from lakeward.tiering.kinds import KINDS
 from lakeward.tiering.round.control import RoundControl
+from lakeward_testing.waiting import wait_until
 from tests.unit.tiering.world import BookCoordinator, World
 
 

@@ -17,12 +17,12 @@ from lakeward.model.ids import RoundId, new_round_id
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.split import LogSplit
 from lakeward.spi.plugins import Plugin
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.sparkdispatch import SHARED_JOBS, SparkDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.task.order import PackedOrder
+from lakeward_testing.waiting import wait_until
 from tests.unit.tiering.world import World
 
 

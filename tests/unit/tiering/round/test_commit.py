@@ -19,11 +19,11 @@ from lakeward.model.ledger import LedgerKind
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.landing import CommitLimits
 from lakeward.tiering.round.control import RoundControl
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, World, make_table
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from lakeward.model.split import LogSplit
-from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.round.explain import explain
+from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import World, make_table
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.memoryforeign import MemoryForeignEngine
+from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, ListBucket, World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")

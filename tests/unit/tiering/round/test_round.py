@@ -12,7 +12,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerKind
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.memoryforeign import MemoryForeignEngine
+from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")

@@ -26,13 +26,13 @@ from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.plugins import Plugin
 from lakeward.spi.registry import load_lake
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import FaultAction, Faults
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.waiting import wait_until
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.together import MOST_SPLITS, plan_orders, plan_reads
 from lakeward.tiering.work import LeasedWork, RoundEnd
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import FaultAction, Faults
+from lakeward_testing.waiting import wait_until
+from tests.kit.inprocess import InProcessLakeward
 
 COLD, CHANGES = SideName("cold"), SideName("default", Content.CHANGELOG)
 LOG, PK = "db.log", "db.pk"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.memoryforeign import MemoryForeignEngine
+from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")

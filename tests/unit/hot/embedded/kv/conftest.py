@@ -22,8 +22,8 @@ from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int32Type, Int64Type, StringType
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.hots.changelog import MemoryChangelogLog
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.hots.changelog import MemoryChangelogLog
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ import pytest
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 
 
 def row(k: int, v: int = 0) -> dict[str, Any]:

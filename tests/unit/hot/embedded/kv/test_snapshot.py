@@ -11,7 +11,7 @@ from lakeward.errors import InvalidRequest, KvFailed, SchemaChanged, SnapshotGon
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.model.schema import Column
 from lakeward.model.types import StringType
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 
 
 def row(k: int, v: int = 0) -> dict[str, Any]:

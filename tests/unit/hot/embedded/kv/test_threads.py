@@ -11,7 +11,7 @@ from lakeward.changelog import Fold
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 
 WRITERS, PUTS, KEYS = 3, 40, 10
 

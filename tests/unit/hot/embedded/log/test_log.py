@@ -19,8 +19,8 @@ from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
-from lakeward.testing.faults import Faults
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.faults import Faults
+from lakeward_testing.waiting import wait_until
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
 

@@ -16,7 +16,7 @@ from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, pl
 from lakeward.hot.embedded.log.segment import Segment, list_bases
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TableInfo
-from lakeward.testing.faults import Faults
+from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, StubGuard, Yard, read, rows
 
 TTL = {"table.log.ttl": "1h", "table.log.fsync": "never"}

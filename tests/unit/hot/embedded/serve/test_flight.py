@@ -39,7 +39,7 @@ from lakeward.protocol.flight import (
     ticket_text,
     to_bytes,
 )
-from lakeward.testing.proxy import CuttingProxy
+from lakeward_testing.proxy import CuttingProxy
 from tests.unit.hot.embedded.serve.standin import Served, serving
 
 B0 = Bucket("", 0)

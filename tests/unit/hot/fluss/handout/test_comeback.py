@@ -18,7 +18,7 @@ from lakeward.hot.fluss.wire.protobuf import decode
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 from tests.unit.hot.fluss.scripted_server import Call, ScriptedServer, scripted
 
 JOB, EPOCH = JobName("mine"), join_epoch(4, 3)

@@ -26,7 +26,7 @@ from lakeward.model.round import RoundResult
 from lakeward.model.side import COMPACT, TIER
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFinished, TableInWork
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.heldnote import OLDEST_MS, TOUCH_S, Held, HeldNote
 from lakeward.model.ids import JobName, TableId
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 JOB = JobName("mine")
 HELD: list[Held] = [(TableId("1"), join_epoch(2, 5)), (TableId("2"), join_epoch(2, 1))]

@@ -15,7 +15,7 @@ from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int32Type
-from lakeward.testing.clock import ManualClock
+from lakeward_testing.clock import ManualClock
 
 SCHEMA = Schema(columns=(Column(name="id", type=Int32Type(nullable=False)),))
 TABLE = TableInfo(path=TablePath("db", "t"), table_id=TableId("7"), descriptor=TableDescriptor(schema=SCHEMA))

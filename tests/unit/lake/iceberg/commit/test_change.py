@@ -18,9 +18,9 @@ from lakeward.lake.iceberg.scan.files import _INDEX
 from lakeward.lake.iceberg.scan.snapshotfiles import _PLANS
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.spi.lake import CommitProperties, LakeSnapshot, Precondition
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
 from lakeward.spi.commit import CommitProperties
 from lakeward.spi.flussoffsets import decode_fluss_offsets, encode_fluss_offsets
 from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, OWN_OFFSETS_KEY
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes.rounds import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rounds import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import read_duckdb
+from tests.kit.iceberg.folder import folder_lake
 
 
 def make_log(lake: IcebergLakeStorage, **properties: str) -> ScriptedLog:

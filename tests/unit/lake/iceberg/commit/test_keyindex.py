@@ -19,11 +19,11 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
-from lakeward.testing.iceberg.engines import read_duckdb
-from lakeward.testing.iceberg.flink import FlinkJob
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.engines import read_duckdb
+from tests.kit.iceberg.flink import FlinkJob
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 KEYS: dict[str, tuple[pa.Schema, Any]] = {

@@ -10,11 +10,11 @@ import pytest
 
 from lakeward.lake.iceberg.meta.manifests import CACHE, live_count, load_entries, load_manifests
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.rewriting import LakeRewrite
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.folder import folder_lake
 
 
 def manifests(lake: IcebergLakeStorage, log: ScriptedLog) -> Counter[str]:

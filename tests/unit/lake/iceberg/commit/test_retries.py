@@ -10,10 +10,10 @@ from pathlib import Path
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.inprocess import InProcessLakeward
 
 TABLE = "db.t"
 

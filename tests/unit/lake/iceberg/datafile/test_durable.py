@@ -11,9 +11,9 @@ import pytest
 
 from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.faults import Faults
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from lakeward.model.split import LogSplit
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import WriteTask
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 COLUMNS = {
     "id": "BIGINT NOT NULL",

@@ -16,12 +16,12 @@ from lakeward.errors import FaultInjected
 from lakeward.lake.iceberg.datafile.location import carries, metadata_name
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.lake.orphans import OrphanReport
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.removal import removal_of
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.removal import removal_of
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.folder import folder_options
 
 
 def metadata_files(table: Table) -> set[str]:

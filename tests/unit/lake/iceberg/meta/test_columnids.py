@@ -11,7 +11,7 @@ from lakeward.model.ids import new_table_id
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.testing.iceberg.folder import folder_lake
+from tests.kit.iceberg.folder import folder_lake
 
 
 def test_an_added_column_has_another_number_in_the_lake(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from lakeward.model.ids import SnapshotId, new_round_id
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.spi.lake import CommitProperties, Precondition
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.foreign import IcebergForeignEngine
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.faults import Faults
+from lakeward_testing.icebergforeign import IcebergForeignEngine
+from tests.kit.iceberg.folder import folder_options
+from tests.kit.inprocess import InProcessLakeward
 
 TABLE = "db.t"
 AGE = {"iceberg.history.expire.max-snapshot-age-ms": "30000", "iceberg.history.expire.min-snapshots-to-keep": "2"}

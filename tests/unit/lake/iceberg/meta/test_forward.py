@@ -15,11 +15,11 @@ from lakeward.errors import FaultInjected, LakeHistoriesDiffer, LakeMetadataGone
 from lakeward.lake.iceberg.datafile.location import metadata_name
 from lakeward.lake.iceberg.meta.forward import Forward, MetadataVersion, move_forward, plan_forward
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.faults import Faults
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
+from tests.kit.iceberg.folder import folder_lake
 
 MARK, TABLE = "0123abcd", uuid.uuid4()
 KEPT = "3"

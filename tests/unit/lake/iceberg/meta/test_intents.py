@@ -19,12 +19,12 @@ from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore
 from lakeward.spi.plugins import PluginCache
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.lakes.removal import intent_of
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
-from lakeward.testing.scripted_store import ScriptedHotStore
 from lakeward.tiering.job.orphans import OrphanDuty
+from lakeward_testing.clock import ManualClock
+from lakeward_testing.lakes.removal import intent_of
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from tests.kit.scripted_store import ScriptedHotStore
 
 
 def test_an_intent_is_recorded_abandoned_and_forgotten(lake: IcebergLakeStorage) -> None:

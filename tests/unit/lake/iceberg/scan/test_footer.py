@@ -15,10 +15,10 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.scan.footer import Footer
 from lakeward.model.table import TablePath
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward_testing.clock import ManualClock
+from tests.kit.iceberg.folder import folder_options
+from tests.kit.iceberg.merge_on_read import MergeOnReadEngine
+from tests.kit.inprocess import InProcessLakeward
 
 ROWS = 24_000
 PATH = TablePath("db", "t")

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.testing.lakes import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite
-from lakeward.testing.scripted_log import ScriptedLog
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite
+from lakeward_testing.scripted_log import ScriptedLog
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "n": "INT", "amount": "DOUBLE"}
 

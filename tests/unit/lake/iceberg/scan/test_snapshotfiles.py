@@ -7,8 +7,8 @@ from pyiceberg.types import LongType
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
-from lakeward.testing.lakes.rounds import LakeRound
-from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.rounds import LakeRound
+from lakeward_testing.lakes.suite import B0, LakeSuite, row
 
 
 def test_a_snapshot_is_planned_once_and_anew_under_another_schema(lake: IcebergLakeStorage) -> None:
