@@ -72,6 +72,7 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         ("lake/files.py", "def f():\n    import lakeward.hot\n", "lakeward.lake"),
         ("client/door.py", "import pyspark\n", "pyspark"),
         ("read/plan.py", "import pyspark\n", "lakeward.read.plan"),
+        ("cli/app.py", "import lakeward_testing.faults\n", "lakeward.cli.app"),
     ],
     ids=[
         "upwards",
@@ -80,6 +81,7 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         "sibling-inside-a-function",
         "pyspark-in-the-client",
         "pyspark-in-a-plan",
+        "test-kit-in-a-command",
     ],
 )
 def test_a_wrong_import_fails(tmp_path: Path, module: str, code: str, words: str) -> None:

@@ -117,9 +117,10 @@ def _report(error: LakewardError) -> int:
 
 
 def _report_missing(error: ModuleNotFoundError) -> int:
-    if os.environ.get(DEBUG) or (error.name or "").startswith("lakeward"):
+    if os.environ.get(DEBUG) or (error.name or "").startswith(("lakeward.", "lakeward_testing.")):
         raise error
-    print(f"lakeward: this command needs the package {error.name}: pip install 'lakeward[all]'", file=sys.stderr)
+    package, extra = ("lakeward-testing", "chaos") if error.name == "lakeward_testing" else (error.name, "all")
+    print(f"lakeward: this command needs the package {package}: pip install 'lakeward[{extra}]'", file=sys.stderr)
     return 2
 
 
