@@ -13,6 +13,8 @@ SHOWN = (
     "type",
     "uri",
     "warehouse",
+    "allowed-properties",
+    "allowed-locations",
     "catalog-impl",
     "py-catalog-impl",
     "io-impl",

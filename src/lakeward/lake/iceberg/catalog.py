@@ -59,6 +59,7 @@ from lakeward.lake.iceberg.meta.mapping import (
     lake_spec,
 )
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
+from lakeward.lake.iceberg.meta.tableproperties import refused_names
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
@@ -95,14 +96,17 @@ class IcebergLakeCatalog(LakeCatalog):
         schema = lake_schema(table.descriptor, str(table.path))
         self._ensure_namespace(table.path)
         try:
-            version = lake_properties(table.descriptor)[VERSION_KEY]
+            properties = lake_properties(table.descriptor)
+            for name in refused_names(properties, self._connection.allowed_properties):
+                del properties[name]  # of a table that was made before it was refused
+            version = properties[VERSION_KEY]
             with lake_errors(str(table.path), "create table"), _writing_version(table, version):
                 new_table = self._connection.catalog.create_table(
                     identifier(table.path),
                     schema,
                     partition_spec=lake_spec(table.descriptor, schema),
                     sort_order=lake_order(schema),
-                    properties=lake_properties(table.descriptor),
+                    properties=properties,
                 )
                 self._allow_unsorted(new_table)
             return True
@@ -182,7 +186,7 @@ class IcebergLakeCatalog(LakeCatalog):
             raise LakeMismatch(table=str(table.path), diff="; ".join(lines))
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
-        check_given(path, properties, said)
+        check_given(path, properties, said, self._connection.allowed_properties)
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         lake_table = self._connection.load(table.path)

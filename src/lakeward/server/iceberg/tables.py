@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import Response
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table import CommitTableRequest, StaticTable, Table
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableRequest, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
@@ -25,6 +27,7 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import InvalidRequest, QuotaExceeded
+from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, check_properties, with_allowed_properties
 from lakeward.model.table import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
@@ -44,6 +47,7 @@ class TableResource:
         check_lake: CheckLake,
     ) -> None:
         self._check_lake = check_lake
+        self._allowed = catalog.properties.get(ALLOWED_OPTION, "")
         self._catalog, self._max_tables, self._on_foreign, self._on_read = catalog, max_tables, on_foreign, on_read
 
     def list(self, call: CatalogCall) -> Response:
@@ -54,7 +58,7 @@ class TableResource:
         table = self._catalog.load_table(call.table)
         if not call.is_own and len(call.table) == 2:
             self._on_read(TablePath(*call.table))
-        return answer_table(table.metadata_location, table.metadata, {})
+        return self._answer(table.metadata_location, table.metadata, {})
 
     def exists(self, call: CatalogCall) -> Response:
         self._catalog.load_table(call.table)
@@ -67,6 +71,7 @@ class TableResource:
         request = call.parsed(CreateTableRequest, {**body, "properties": body.get("properties") or {}})
         name = (*call.namespace, check_name("table", request.name))
         call.check_table(name)
+        self._check_properties(name, request.properties)
         self._check_room(call)
         self._check_lake(call.token, name[:-1])
         said = _paths(request.properties)
@@ -81,10 +86,10 @@ class TableResource:
         }
         if not request.stage_create:
             table = self._catalog.create_table(name, **options)
-            return answer_table(table.metadata_location, table.metadata, {})
+            return self._answer(table.metadata_location, table.metadata, {})
         if not isinstance(self._catalog, MetastoreCatalog):
             raise NotImplementedError("this catalog cannot stage a table")
-        return answer_table(None, self._catalog._create_staged_table(name, **options).metadata, {})
+        return self._answer(None, self._catalog._create_staged_table(name, **options).metadata, {})
 
     def register(self, call: CatalogCall) -> Response:
         body = call.json()
@@ -96,22 +101,27 @@ class TableResource:
         self._check_lake(call.token, name[:-1])
         self._check_own(call, name, [location])
         try:
-            metadata = StaticTable.from_metadata(location, dict(self._catalog.properties)).metadata
+            io = load_file_io(dict(self._catalog.properties), location)
+            metadata = FromInputFile.table_metadata(io.new_input(location))
         except (OSError, ValueError) as error:
             raise InvalidRequest(
                 what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}"
             ) from error
+        self._check_properties(name, metadata.properties)
         lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
         self._check_own(call, name, [metadata.location, *_paths(metadata.properties), *lists])
         self._check_room(call)
         table = self._catalog.register_table(name, location)
-        return answer_table(table.metadata_location, table.metadata, {})
+        return self._answer(table.metadata_location, table.metadata, {})
 
     def commit(self, call: CatalogCall) -> Response:
         body = call.json()
         name = call.table
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
         request = call.parsed(CommitTableRequest, body)
+        for update in request.updates:
+            if isinstance(update, SetPropertiesUpdate):
+                self._check_properties(name, update.updates)
         check_places(self._catalog, call, [p for u in request.updates for p in _places(u)])
         table = self._load_or_staged(call, request)
         said = [p for u in request.updates for p in (*_places(u), *_files(u))]
@@ -120,7 +130,15 @@ class TableResource:
         response = self._catalog.commit_table(table, request.requirements, updates)
         if len(name) == 2 and any(map(_is_foreign, updates)):
             self._on_foreign(TablePath(*name))
-        return answer_table(response.metadata_location, response.metadata)
+        return self._answer(response.metadata_location, response.metadata)
+
+    def _check_properties(self, name: Name, properties: Mapping[str, str]) -> None:
+        """Raises `InvalidTable`."""
+        check_properties(".".join(name), properties, self._allowed)
+
+    def _answer(self, location: str | None, metadata: TableMetadata, config: dict[str, str] | None = None) -> Response:
+        """Without properties that name code or storage: those who load the table are to have options of their own."""
+        return answer_table(location, with_allowed_properties(metadata, self._allowed), config)
 
     def _check_own(self, call: CatalogCall, name: Name, places: Iterable[str | None], *own: str) -> None:
         """Raises `Forbidden`."""

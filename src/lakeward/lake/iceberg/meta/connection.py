@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter
 from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
@@ -17,6 +17,8 @@ from requests.adapters import HTTPAdapter
 
 from lakeward.errors import InvalidConfig
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.ownstorage import open_catalog, without_code
+from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.token import TokenSource
@@ -66,6 +68,7 @@ class IcebergConnection:
         self.name = self.options.pop(NAME_OPTION, "lakeward")
         self._limit_s = float(self.options.pop(TIMEOUT_OPTION, _TIMEOUT_S))
         self.deletes = _parse_deletes(self.options.pop(DELETES_OPTION, DeleteEncoding.POSITIONS))
+        self.allowed_properties = self.options.get(ALLOWED_OPTION, "")
         self._catalog = catalog
         self._storages: dict[tuple[Any, ...], FileIO] = {}
         self._lock = threading.Lock()
@@ -128,7 +131,7 @@ class IcebergConnection:
         """Storage for a writer: this process's options and environment, and what the handle says of endpoint and
         region.
         """
-        return self._shared(load_file_io({**properties, **self.options}, location))
+        return self._shared(load_file_io({**without_code(properties), **self.options}, location))
 
 
 def _parse_deletes(text: str) -> DeleteEncoding:
@@ -144,7 +147,7 @@ def _open(name: str, options: dict[str, str]) -> Catalog:
         )  # SQLAlchemy comes with it, which REST clients need not load
 
         return IcebergSqlCatalog(name, **{k: v for k, v in options.items() if k != "type"})
-    return load_catalog(name, **options)
+    return open_catalog(name, options)
 
 
 def identifier(path: TablePath) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of Iceberg's table properties that every round goes by. Others pass as they are: the lake table keeps them for
-whoever reads them.
+"""Iceberg's table properties as users name them: which there are, and the values that every round goes by. Values of
+others pass as they are: the lake table keeps them for whoever reads them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from lakeward.errors import InvalidConfig, InvalidTable
 from lakeward.lake.given import SWITCH, Allowed
 from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.lake.iceberg.meta.mapping import LAKE_PREFIX, lake_key
+from lakeward.lake.iceberg.meta.tableproperties import check_properties
 from lakeward.model.table import TablePath
 
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
@@ -27,10 +28,11 @@ _VALUES = {
 _COLUMN_METRICS = "write.metadata.metrics.column."
 
 
-def check_given(path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
-    """Raises `InvalidTable`."""
+def check_given(path: TablePath, properties: Mapping[str, str], said: Collection[str], more: str = "") -> None:
+    """`more` is the lake's option `allowed-properties`. Raises `InvalidTable`."""
     given = {lake_key(k): v for k, v in properties.items() if k.startswith(LAKE_PREFIX)}
     names = {lake_key(k) for k in said if k.startswith(LAKE_PREFIX)}
+    check_properties(str(path), {n: given[n] for n in names & given.keys()}, more, LAKE_PREFIX)
     for name in names & given.keys():
         allowed = _METRICS if name.startswith(_COLUMN_METRICS) else _VALUES.get(name)
         if allowed is not None:

@@ -10,18 +10,19 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
     UpgradeFormatVersionUpdate,
@@ -29,14 +30,15 @@ from pyiceberg.table.update import (
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
 )
-from pyiceberg.typedef import Properties
+from pyiceberg.typedef import Identifier, Properties
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from lakeward.errors import LakeMetadataGone
 from lakeward.lake.iceberg.datafile.durable import sync_files
-from lakeward.lake.iceberg.datafile.location import metadata_name
+from lakeward.lake.iceberg.datafile.location import metadata_folder, metadata_name
 from lakeward.lake.iceberg.meta.catalogmark import load_mark
+from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, check_properties
 from lakeward.lake.iceberg.meta.version import metadata_json, to_version_3
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import fault_point
@@ -52,7 +54,7 @@ _ATTEMPTS = 8
 class IcebergSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._parsed: OrderedDict[str, TableMetadata] = OrderedDict()
-        self._storages: dict[tuple[tuple[str, str], ...], FileIO] = {}
+        self._storages: dict[str, FileIO] = {}
         self._cache_lock = threading.Lock()
         super().__init__(name, **properties)
 
@@ -62,13 +64,26 @@ class IcebergSqlCatalog(SqlCatalog):
         return load_mark(self.engine, self.name)
 
     def _load_file_io(self, properties: Properties = {}, location: str | None = None) -> FileIO:  # noqa: B006
-        """One per set of properties that matter: an object store's client is dear to make."""
-        merged = {k: str(v) for k, v in {**self.properties, **properties}.items() if k.startswith(_STORAGE_PREFIXES)}
-        key = tuple(sorted({**merged, "scheme": (location or "").partition(":")[0]}.items()))
+        """By the catalog's own options, whatever a table's properties name. One per kind of storage: an object store's
+        client is dear to make.
+        """
+        scheme = (location or "").partition(":")[0]
         with self._cache_lock:
-            if key not in self._storages:
-                self._storages[key] = load_file_io({**self.properties, **merged}, location)
-            return self._storages[key]
+            if scheme not in self._storages:
+                self._storages[scheme] = load_file_io(self.properties, location)
+            return self._storages[scheme]
+
+    def create_table(self, identifier: str | Identifier, schema: Any, *where: Any, **more: Any) -> Table:
+        self._check_properties(identifier, more.get("properties", {}))
+        return super().create_table(identifier, schema, *where, **more)
+
+    def _create_staged_table(self, identifier: str | Identifier, schema: Any, *where: Any, **more: Any) -> StagedTable:
+        self._check_properties(identifier, more.get("properties", {}))
+        return super()._create_staged_table(identifier, schema, *where, **more)
+
+    def _check_properties(self, identifier: str | Identifier, properties: Properties) -> None:
+        name = ".".join(Catalog.identifier_to_tuple(identifier))
+        check_properties(name, properties, self.properties.get(ALLOWED_OPTION, ""))
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location, namespace, name = orm_table.metadata_location, orm_table.table_namespace, orm_table.table_name
@@ -78,7 +93,7 @@ class IcebergSqlCatalog(SqlCatalog):
             metadata = self._metadata(location)
         except FileNotFoundError as error:
             raise LakeMetadataGone(table=f"{namespace}.{name}", file=location) from error
-        io = self._load_file_io(metadata.properties, location)
+        io = self._load_file_io({}, location)
         return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, location, io, self)
 
     def _metadata(self, location: str) -> TableMetadata:
@@ -101,6 +116,9 @@ class IcebergSqlCatalog(SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
+        for change in updates:
+            if isinstance(change, SetPropertiesUpdate):
+                self._check_properties(table.name(), change.updates)
         try:
             self.load_table(table.name())
         except NoSuchTableError:
@@ -124,9 +142,9 @@ class IcebergSqlCatalog(SqlCatalog):
         if metadata is current.metadata:
             return _response(metadata, current.metadata_location)
         version = self._parse_metadata_version(current.metadata_location) + 1
-        provider = load_location_provider(metadata.location, metadata.properties)
-        location = provider.new_metadata_location(metadata_name(version, self.mark, metadata.table_uuid))
-        io = self._load_file_io(metadata.properties, location)
+        folder = metadata_folder(metadata.location, metadata.properties)
+        location = f"{folder}/{metadata_name(version, self.mark, metadata.table_uuid)}"
+        io = self._load_file_io({}, location)
         self._write_metadata(metadata, io, location)
         sync_files([location])
         fault_point("catalog.before-swap", location=location)
@@ -169,9 +187,6 @@ class IcebergSqlCatalog(SqlCatalog):
             if changed:
                 session.commit()
         return changed
-
-
-_STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "oss.", "client.", "py-io-impl", "warehouse")
 
 
 def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:

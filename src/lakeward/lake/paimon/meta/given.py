@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of Paimon's table options that rounds and compactions go by. Options that nobody here knows pass as they are:
-the lake table keeps them for whoever reads them.
+"""Paimon's table options as users name them: which there are, and the values that rounds and compactions go by. Values
+of others pass as they are: the lake table keeps them for whoever reads them.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Collection, Mapping
 
 from pypaimon.common.options.config_option import ConfigOption
@@ -27,6 +28,75 @@ _VALUES = {
 """Of options that are text to Paimon's library: what its writers, and compactions of ours, both take."""
 
 
+_JAVA = (
+    "async-",
+    "avro.",
+    "bitmap-index.",
+    "btree-index.",
+    "cache-",
+    "changelog.",
+    "changelog-file.",
+    "changelog-producer.",
+    "commit.",
+    "compaction.",
+    "consumer.",
+    "cross-partition-upsert.",
+    "deduplicate.",
+    "deletion-vector",
+    "dynamic-",
+    "end-input.",
+    "fields.",
+    "file-index.",
+    "file-operation.",
+    "first-row.",
+    "full-compaction.",
+    "history.expire.",
+    "incremental-",
+    "local-",
+    "local-merge-",
+    "log.",
+    "lookup",
+    "manifest.",
+    "materialized-table.",
+    "merge-engine.",
+    "metadata.",
+    "metastore.",
+    "num-",
+    "object-",
+    "orc.",
+    "page-",
+    "parquet.",
+    "partial-update.",
+    "partition.",
+    "read.",
+    "record-level.",
+    "rowkind.",
+    "scan.",
+    "sequence.",
+    "sink.",
+    "snapshot.",
+    "sort-",
+    "sorted-",
+    "source.",
+    "spill-",
+    "streaming-read-",
+    "tag.",
+    "target-file-",
+    "unaware-bucket.",
+    "write-",
+    "write.",
+    "zorder.",
+    "fluss.",
+)
+"""How names of options begin that only Paimon's Java libraries have."""
+
+_CODE_OR_CACHE = re.compile(r"(.*[.-])?(class|callbacks?|impl|loader|local-cache)([.-].*)?")
+"""Names of code that a Java engine would load, and of folders on the machine of whoever reads."""
+
+_NOTE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+"""One plain word is a note for people."""
+
+
 FIXED_OPTIONS: frozenset[str] = CoreOptions.IMMUTABLE_OPTIONS
 
 
@@ -34,6 +104,7 @@ def check_given(path: TablePath, properties: Mapping[str, str], said: Collection
     """Raises `InvalidTable`."""
     for key in (k for k in said if k.startswith(LAKE_PREFIX) and k in properties):
         name, value = lake_key(key), properties[key]
+        _check_name(path, key, value)
         if name in _VALUES:
             _VALUES[name].check(path, key, value)
         elif (option := _options().get(name)) and isinstance(option.get_clazz(), type):  # it converts no maps
@@ -41,6 +112,17 @@ def check_given(path: TablePath, properties: Mapping[str, str], said: Collection
                 OptionsUtils.convert_value(value, option.get_clazz())
             except ValueError as error:
                 raise InvalidTable(table=str(path), field=key, value=value, reason=f"Paimon: {error}") from error
+
+
+def _check_name(path: TablePath, key: str, value: str) -> None:
+    name = lake_key(key)
+    known = name in _options() or name in _VALUES or name.startswith(_JAVA) or _NOTE.fullmatch(name)
+    if not known or _CODE_OR_CACHE.fullmatch(name):
+        reason = (
+            "no option of Paimon that a table may set: it could name code or storage for whoever opens the table; "
+            "options of the storage belong to the lake's configuration"
+        )
+        raise InvalidTable(table=str(path), field=key, value=value[:100], reason=reason)
 
 
 @functools.cache
