@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes of nesting that the library cannot read back are refused; those beside them are written and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.errors import UnsupportedType
+from lakeward.lake.lance.storage import LanceLakeStorage
+from lakeward.model.schema import Column
+from lakeward.model.sqltype import parse_type
+from lakeward.spi.lake import LakeStorage
+from lakeward_testing.lakes import LakeRound, lake_rows
+from lakeward_testing.lakes.suite import B0, LakeSuite
+
+SUITE = LakeSuite()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakeStorage:
+    return LanceLakeStorage(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ARRAY<ROW<a ARRAY<MAP<STRING NOT NULL, INT>>>>",
+        "MAP<STRING NOT NULL, ROW<a INT, b ROW<c ARRAY<ROW<d ARRAY<STRING>>>>>>",
+        "ROW<x ARRAY<ARRAY<ROW<a ARRAY<ARRAY<INT>>>>>>",
+    ],
+)
+def test_a_shape_that_cannot_be_read_is_refused_with_the_way_out(lake: LakeStorage, kind: str) -> None:
+    table, catalog = SUITE.table_info(columns={"id": "BIGINT NOT NULL", "v": kind}), lake.catalog()
+    for refused in (lambda: catalog.check_descriptor(table.path, table.descriptor), lambda: catalog.create(table)):
+        with pytest.raises(UnsupportedType, match="keep the value as JSON in a STRING"):
+            refused()
+    flat = SUITE.table_info()
+    catalog.create(flat)
+    added = Column(name="v", type=parse_type(kind))
+    for refused in (lambda: catalog.check_alter(flat, [added], {}), lambda: catalog.add_columns(flat, [added])):
+        with pytest.raises(UnsupportedType, match=r"contract\.t\.v"):
+            refused()
+    catalog.validate(flat)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("ARRAY<ARRAY<MAP<STRING NOT NULL, ARRAY<INT>>>>", [[], [None], [[], None, [[("a", [None])], []]]]),
+        ("ROW<a ARRAY<ARRAY<ARRAY<INT>>>>", [None, {"a": None}, {"a": [[], None, [[], None, [1, None]]]}]),
+        ("ARRAY<ROW<a ROW<b ARRAY<INT>>>>", [[], [None], [{"a": None}, {"a": {"b": []}}, {"a": {"b": [None]}}]]),
+        (
+            "MAP<STRING NOT NULL, ARRAY<ROW<a ARRAY<INT>, b INT>>>",
+            [[], [("k", None)], [("k", [None, {"a": [], "b": 1}])]],
+        ),
+    ],
+)
+def test_a_shape_beside_it_comes_back(lake: LakeStorage, kind: str, values: list[Any]) -> None:
+    log = SUITE.make_log(lake, columns={"id": "BIGINT NOT NULL", "v": kind})
+    log.append(B0, *({"id": n, "v": value} for n, value in enumerate(values)))
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
