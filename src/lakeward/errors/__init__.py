@@ -12,7 +12,8 @@
     │                               CutNotFound, CutScheduleNotFound, SnapshotGone, OffsetOutOfRange, HistoryGone,
     │                               PluginNotFound
     ├── AlreadyExists               TableAlreadyExists, CutExists, LakeMismatch, LakeNotEmpty
-    ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
+    ├── Refused                     Unauthorized, Forbidden, ReadOnlyWarehouse, ForeignCaller, IncompatibleVersion,
+    │                               InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,
     │                               WriterForgotten, DiskFull, QuotaExceeded, Overloaded, PartitionExpired,
     │                               DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath, WritesPaused,

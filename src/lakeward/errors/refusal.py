@@ -27,6 +27,12 @@ class Forbidden(Refused):
     needed: str
 
 
+class ReadOnlyWarehouse(Refused):
+    code = "read-only-warehouse"
+    template = "warehouse {warehouse} is read only: write through warehouse `default` of the same catalog"
+    warehouse: str
+
+
 class ForeignCaller(Refused):
     code = "foreign-caller"
     template = "{header} {value!r} is none of this server's names; if it should be, add it to server.allowed-hosts"

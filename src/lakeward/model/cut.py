@@ -33,9 +33,13 @@ class CutEnds:
         """Whoever has these offsets has every row of the cut."""
         return all(offsets.get(bucket, 0) >= end for bucket, end in self.ends.items())
 
+    def covers(self, offsets: Mapping[Bucket, int]) -> bool:
+        """Every row below these offsets is in the cut, or went with its partition."""
+        return all(o <= self.ends.get(b, self.gone.get(b, 0)) for b, o in offsets.items())
+
     def is_passed(self, offsets: Mapping[Bucket, int]) -> bool:
         """... has rows that came after it."""
-        return any(o > self.ends.get(b, self.gone.get(b, 0)) for b, o in offsets.items())
+        return not self.covers(offsets)
 
     def is_at(self, offsets: Mapping[Bucket, int]) -> bool:
         return self.is_reached(offsets) and not self.is_passed(offsets)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakeward import __version__
 from lakeward.config import Config, options
@@ -40,6 +41,9 @@ from lakeward.server.settings import ServerSettings
 from lakeward.server.show.history import HISTORY_FILE, SAMPLE_S, History
 from lakeward.server.show.loglines import LINES
 from lakeward.server.show.sampler import Sampler
+
+if TYPE_CHECKING:
+    from lakeward.server.live.warehouse import LiveWarehouse
 
 log = logging.getLogger(__name__)
 
@@ -111,8 +115,10 @@ class LakewardServer:
         federation = Federation(coordinator)
         self._stack.callback(federation.adoptions.thread.stop)
         federation.adoptions.thread.start()
+        live = self._open_live(lakes, coordinator, store)
         services = Services(
             store=store,
+            live=live,
             coordinator=coordinator,
             federation=federation,
             tokens=self.settings.tokens,
@@ -138,6 +144,7 @@ class LakewardServer:
                 flight.keeper.heartbeat(),
                 *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
                 federation.adoptions.thread.heartbeat(),
+                *([] if live is None else [live.thread.heartbeat()]),
             ],
         )
         sampler = Sampler(services)
@@ -146,6 +153,23 @@ class LakewardServer:
         flight.service.gate.open()
         door.app = create_app(services)
         self._ready = True
+
+    def _open_live(self, lakes: ServerLakes, coordinator: Coordinator, store: EmbeddedStore) -> LiveWarehouse | None:
+        if not lakes.has_embedded_catalog:
+            return None
+        from lakeward.server.live.warehouse import LiveOptions, LiveWarehouse  # it brings PyIceberg
+
+        live = LiveWarehouse(
+            coordinator,
+            store,
+            lakes.embedded_names(),
+            self.settings.data,
+            self._clock,
+            LiveOptions.of(self.config),
+        )
+        self._stack.callback(live.close)
+        live.thread.start()
+        return live
 
     @property
     def is_serving(self) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.lake.federation import Federation
     from lakeward.hot.embedded.store import EmbeddedStore
     from lakeward.server.lakes import ServerLakes
+    from lakeward.server.live.warehouse import LiveWarehouse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,9 @@ class Services(PageServices):
     info: Callable[[], ServerInfo]
     lakes: ServerLakes | None = None
     """None: a server without any lake of its own."""
+
+    live: LiveWarehouse | None = None
+    """Where the server keeps an Iceberg catalog."""
 
     bound_jobs: bool = False
     max_tables: int = 10_000

@@ -197,3 +197,28 @@ SERVER_WRITER_ID_EXPIRATION_TIME = option(
     SERVER,
 )
 MAX_PARTITION_NUM = option("max.partition.num", integer(minimum=1), "1000", "Most partitions of a table.", SERVER)
+
+LIVE_HOLD = option(
+    "live.hold",
+    duration(),
+    "1 s",
+    "Loads from warehouse `live` within this time of each other show all tables at one moment; 0 s: each its own.",
+    SERVER,
+)
+LIVE_KEEP = option(
+    "live.keep",
+    duration(minimum=SECOND),
+    "30 min",
+    "How long files of a live snapshot stay readable after the last answer that named them.",
+    SERVER,
+)
+LIVE_MAX_TAIL_ROWS = option(
+    "live.max-tail-rows",
+    integer(minimum=1),
+    "5000000",
+    "A table whose tail has more rows is shown as of an earlier moment, and a round is asked for.",
+    SERVER,
+)
+LIVE_MAX_TAIL_BYTES = option(
+    "live.max-tail-bytes", size(minimum=1), "2 gb", "The same for the tail's bytes in the log.", SERVER
+)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.model.cut import CutEnds
@@ -26,13 +26,8 @@ class OpenCuts:
         froze before has nothing above the ends, one that freezes after it sees them.
 
         `tables` in the store's order, which is the one that a backup takes the locks in."""
-        with ExitStack() as held:
-            for hot in tables:
-                held.enter_context(hot.still())
-            ends = {}
-            for hot in tables:
-                ends[hot.info.table_id] = hot.cut_ends()
-                fault_point("hotcut.table", table=str(hot.info.path))
+        with _still(tables):
+            ends = _ends(tables)
             self.add(name, ends)
         try:
             for hot in tables:
@@ -42,6 +37,13 @@ class OpenCuts:
             self.forget(name)
             raise
         return ends
+
+    @staticmethod
+    def look(tables: Sequence[HotTable]) -> Mapping[TableId, CutEnds]:
+        """The ends of one moment, of which no round is told. What lies below them may not be on disk yet; a read of it
+        puts it there."""
+        with _still(tables):
+            return _ends(tables)
 
     def add(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:
         with self._lock:
@@ -55,3 +57,19 @@ class OpenCuts:
         """Oldest first."""
         with self._lock:
             return tuple(ends[table_id] for ends in self._cuts.values() if table_id in ends)
+
+
+@contextmanager
+def _still(tables: Sequence[HotTable]) -> Iterator[None]:
+    with ExitStack() as held:
+        for hot in tables:
+            held.enter_context(hot.still())
+        yield
+
+
+def _ends(tables: Sequence[HotTable]) -> dict[TableId, CutEnds]:
+    ends = {}
+    for hot in tables:
+        ends[hot.info.table_id] = hot.cut_ends()
+        fault_point("hotcut.table", table=str(hot.info.path))
+    return ends

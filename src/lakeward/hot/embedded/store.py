@@ -375,6 +375,12 @@ class EmbeddedStore(HotAdmin, HotStore):
             self.hot_table(table)
         return self._cuts.freeze(name, [hot for hot in self.hot_tables() if hot.info.table_id in named])
 
+    def look_at_ends(self, tables: Sequence[TableInfo] | None = None) -> Mapping[TableId, CutEnds]:
+        """Log ends of these tables, or of all, at one moment. Of tables that are damaged, nothing."""
+        named = None if tables is None else {table.table_id for table in tables}
+        chosen = [hot for hot in self.hot_tables() if named is None or hot.info.table_id in named]
+        return self._cuts.look([hot for hot in chosen if not self.stopped_buckets(hot.info)])
+
     def add_cut(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:
         self._cuts.add(name, ends)
 

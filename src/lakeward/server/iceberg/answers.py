@@ -52,11 +52,15 @@ def done() -> Response:
     return Response(status_code=204)
 
 
-def answer_table(location: str | None, metadata: TableMetadata, config: dict[str, str] | None = None) -> Response:
-    """The metadata is put in as PyIceberg writes it, without a second parse."""
+def answer_table(
+    location: str | None, metadata: TableMetadata, config: dict[str, str] | None = None, body: str | None = None
+) -> Response:
+    """The metadata is put in as PyIceberg writes it, without a second parse. `body`: it, written already."""
     head = "{" if location is None else f'{{"metadata-location":{json.dumps(location)},'
     tail = "" if config is None else f',"config":{json.dumps(config)}'
-    return Response(f'{head}"metadata":{metadata_json(metadata)}{tail}}}', media_type="application/json")
+    return Response(
+        f'{head}"metadata":{metadata_json(metadata) if body is None else body}{tail}}}', media_type="application/json"
+    )
 
 
 def answer_error(error: Exception) -> Response:

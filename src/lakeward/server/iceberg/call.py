@@ -31,6 +31,9 @@ _NAME_LIMIT = 200
 class CatalogCall:
     path: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case names."""
+
     body: bytes = b""
     token: Token = ANONYMOUS
     is_own: bool = False

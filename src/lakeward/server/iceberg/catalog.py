@@ -23,6 +23,7 @@ from lakeward.server.door.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake
 from lakeward.server.iceberg.namespaces import NamespaceResource
+from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.iceberg.tables import TableResource
 
 Handler = Callable[[CatalogCall], Response]
@@ -35,14 +36,15 @@ def iceberg_router(
     on_foreign: Callable[[TablePath], None] = lambda path: None,
     on_read: Callable[[TablePath], None] = lambda path: None,
     check_lake: CheckLake = lambda token, namespace: None,
+    read_only: ReadOnlyTables | None = None,
 ) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
     admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is told of a table to which
     somebody else added a snapshot, `on_read` of one that another engine loads. `check_lake` is asked
-    before a table or a namespace is made.
+    before a table or a namespace is made. `read_only`: serves the warehouses `live` and `cut:<name>`.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    namespaces = NamespaceResource(catalog, check_lake)
+    namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)
     tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake)
     routes: list[tuple[str, str, Role, Handler]] = [
         ("GET", "/config", Role.READ, namespaces.config),
@@ -62,11 +64,40 @@ def iceberg_router(
         ("POST", "/namespaces/{namespace}/tables/{table}/metrics", Role.READ, tables.take_metrics),
         ("POST", "/tables/rename", Role.ADMIN, tables.rename),
     ]
+    if read_only is not None:
+        routes += _read_only_routes(namespaces, tables, read_only)
     for method, path, role, handler in routes:
         endpoint = partial(_serve, auth, role, handler)
         name = f"iceberg-{method.lower()}-{path}"
         router.add_api_route(path, _named(endpoint), methods=[method], name=name, include_in_schema=False)
     return router
+
+
+def _read_only_routes(
+    namespaces: NamespaceResource, tables: TableResource, read_only: ReadOnlyTables
+) -> list[tuple[str, str, Role, Handler]]:
+    """Under the warehouse's name as prefix. Calls that would change something are answered with where to send them."""
+    namespace = "/{warehouse}/namespaces/{namespace}"
+    table = f"{namespace}/tables/{{table}}"
+    refuse = read_only.refuse
+    return [
+        ("GET", "/{warehouse}/namespaces", Role.READ, namespaces.list),
+        ("GET", namespace, Role.READ, namespaces.load),
+        ("HEAD", namespace, Role.READ, namespaces.exists),
+        ("GET", f"{namespace}/tables", Role.READ, tables.list),
+        ("GET", table, Role.READ, read_only.load),
+        ("HEAD", table, Role.READ, read_only.exists),
+        ("POST", f"{table}/metrics", Role.READ, tables.take_metrics),
+        ("POST", "/{warehouse}/namespaces", Role.READ, refuse),
+        ("DELETE", namespace, Role.READ, refuse),
+        ("POST", f"{namespace}/properties", Role.READ, refuse),
+        ("POST", f"{namespace}/tables", Role.READ, refuse),
+        ("POST", f"{namespace}/register", Role.READ, refuse),
+        ("POST", table, Role.READ, refuse),
+        ("DELETE", table, Role.READ, refuse),
+        ("POST", "/{warehouse}/tables/rename", Role.READ, refuse),
+        ("POST", "/{warehouse}/transactions/commit", Role.READ, refuse),
+    ]
 
 
 def _named(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:
@@ -91,6 +122,7 @@ def _answer(token: Token, handler: Handler, request: Request, body: bytes) -> Re
         call = CatalogCall(
             path=dict(request.path_params),
             query=dict(request.query_params),
+            headers=request.headers,
             body=body,
             token=token,
             is_own=OWN_CALL in request.headers,

@@ -13,6 +13,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.server.iceberg.answers import answer, done
 from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, CheckLake, check_namespace
 from lakeward.server.iceberg.places import check_own_places, check_places
+from lakeward.server.iceberg.readonly import ReadOnlyName, answer_config
 
 _PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
 """What clients may know of the storage. Credentials come from each client's own environment, never from here."""
@@ -45,10 +46,14 @@ ENDPOINTS = (
 
 
 class NamespaceResource:
-    def __init__(self, catalog: Catalog, check_lake: CheckLake) -> None:
-        self._catalog, self._check_lake = catalog, check_lake
+    def __init__(self, catalog: Catalog, check_lake: CheckLake, *, has_live: bool = False) -> None:
+        self._catalog, self._check_lake, self._has_live = catalog, check_lake, has_live
 
     def config(self, call: CatalogCall) -> Response:
+        """A client that names a read-only warehouse gets that one; any other name is this catalog itself."""
+        read_only = ReadOnlyName.find(call.query.get("warehouse", "")) if self._has_live else None
+        if read_only is not None:
+            return answer_config(read_only, self._storage())
         return answer({"defaults": self._storage(), "overrides": {}, "endpoints": list(ENDPOINTS)})
 
     def _storage(self) -> dict[str, str]:

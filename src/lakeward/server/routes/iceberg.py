@@ -8,6 +8,7 @@ from contextlib import suppress
 from fastapi import APIRouter
 
 from lakeward.errors import NotFound, TableLoading
+from lakeward.model.cut import CutTable
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.server.lakerights import check_lakes
@@ -19,6 +20,7 @@ def router(services: Services) -> APIRouter:
     if catalog is None:
         return APIRouter()
     from lakeward.server.iceberg.catalog import iceberg_router
+    from lakeward.server.iceberg.readonly import ReadOnlyTables
 
     def note_read(path: TablePath) -> None:
         with suppress(NotFound, TableLoading):  # a table of somebody else in the same catalog, or one that still is
@@ -28,6 +30,15 @@ def router(services: Services) -> APIRouter:
         assert services.lakes is not None
         check_lakes(services, token, ".".join(namespace), services.lakes.embedded_names())
 
+    def find_cut_table(cut: str, path: TablePath) -> CutTable | None:
+        return services.coordinator.cuts.load_cut(cut).cut.find(path)
+
     return iceberg_router(
-        catalog, services.tokens, services.max_tables, services.coordinator.refresh_figures, note_read, check_lake
+        catalog,
+        services.tokens,
+        services.max_tables,
+        services.coordinator.refresh_figures,
+        note_read,
+        check_lake,
+        None if services.live is None else ReadOnlyTables(catalog, services.live, find_cut_table),
     )

@@ -37,11 +37,17 @@ _EXPIRE_LIMIT = 200
 """Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""
 
 
-class SnapshotBuilder:
-    """Of one table's commits."""
+LIVE_IDS = 2**62
+"""Ids of rounds' snapshots are at most this number, those of live snapshots, which no catalog ever names, above it."""
 
-    def __init__(self, table: TableInfo, clock: Clock) -> None:
-        self._table, self._clock = table, clock
+
+class SnapshotBuilder:
+    """Builds the snapshots of one table's commits. `is_live`: a snapshot that only an answer of the live catalog names:
+    its files need not survive a power cut, it removes no other snapshot, and its time is that of the head: engines that
+    choose a snapshot by the time at which they began would pass over one from now."""
+
+    def __init__(self, table: TableInfo, clock: Clock, *, is_live: bool = False) -> None:
+        self._table, self._clock, self._is_live = table, clock, is_live
 
     def build(self, ground: CommitGround, properties: CommitProperties, change: FileChange) -> Committable:
         """The files written for it are durable. Raises `FileNotFoundError` when somebody took away a file that it
@@ -54,7 +60,7 @@ class SnapshotBuilder:
             folder=metadata_folder(metadata.location, metadata.properties),
             prefix=round_prefix(round_id),
             schema=metadata.schema(),
-            snapshot_id=_new_snapshot_id(metadata.snapshots),
+            snapshot_id=_new_snapshot_id(metadata.snapshots) + (LIVE_IDS if self._is_live else 0),
             version=table_version(metadata),
             dropped=dropped_columns(metadata.schema(), metadata.schemas),
         )
@@ -88,14 +94,15 @@ class SnapshotBuilder:
                 "snapshot-id": target.snapshot_id,
                 "parent-snapshot-id": parent,
                 "sequence-number": sequence,
-                "timestamp-ms": max(self._clock.now_ms(), metadata.last_updated_ms),
+                "timestamp-ms": max(0 if self._is_live else self._clock.now_ms(), metadata.last_updated_ms),
                 "manifest-list": write_manifest_list(target, parent, sequence, new.manifests, next_row_id),
                 "summary": change.summarize(new.dropped, head, ours),
                 "schema-id": metadata.current_schema_id,
                 **lineage,
             }
         )
-        sync_files([*(n.file.file_path for n in change.deletes), *target.paths])  # writers did it for data files
+        if not self._is_live:
+            sync_files([*(n.file.file_path for n in change.deletes), *target.paths])  # writers did it for data files
         return self._committable(ground, round_id, change, snapshot)
 
     def _rows_before(self, ground: CommitGround) -> int | None:
@@ -111,7 +118,7 @@ class SnapshotBuilder:
         metadata = ground.table.metadata
         request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=round_id, snapshot=snapshot)
         limit_ms = _number(metadata.properties, "commit.retry.total-timeout-ms")
-        expirable = plan_expiry(metadata, self._clock.now_ms(), coming=1)[:_EXPIRE_LIMIT]
+        expirable = [] if self._is_live else plan_expiry(metadata, self._clock.now_ms(), coming=1)[:_EXPIRE_LIMIT]
         return Committable(
             base=ground.reconciled.base,
             payload=request.to_bytes(),
@@ -142,6 +149,6 @@ def _number(properties: Mapping[str, str], key: str) -> int | None:
 def _new_snapshot_id(taken: Sequence[Snapshot]) -> int:
     used = {s.snapshot_id for s in taken}
     while True:
-        number = random.SystemRandom().getrandbits(62) + 1
+        number = random.SystemRandom().getrandbits(62) or 1
         if number not in used:
             return number

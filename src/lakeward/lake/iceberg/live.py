@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live snapshots: what a round of the tail would commit, prepared on the head and never sent to a catalog. An answer of
+the live catalog names it as the newest snapshot of main."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+
+from lakeward.errors import SnapshotGone
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
+from lakeward.lake.iceberg.commit.request import CommitRequest
+from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
+from lakeward.lake.iceberg.meta.ancestry import walk
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.version import find_next_row_id, metadata_json
+from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.table import TableInfo
+from lakeward.spi.commit import CommitProperties
+from lakeward.spi.snapshotkeys import TAG
+
+LIVE_JOB = "live"
+"""What the summary of a live snapshot names as its job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveMetadata:
+    """The answer to a load: metadata whose main is a live snapshot, and the location by which clients tell it from
+    another. No file lies there, but for a table without a tail."""
+
+    snapshot: Snapshot | None
+    metadata: TableMetadata
+    location: str
+
+    @cached_property
+    def body(self) -> str:
+        """The metadata as JSON, made once for all who load it."""
+        return metadata_json(self.metadata)
+
+
+class LiveCommitter(IcebergLakeCommitter):
+    """Prepares the live snapshots of one table. Writes files, changes no catalog."""
+
+    def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
+        super().__init__(connection, table)
+        self._builder = SnapshotBuilder(table, connection.clock, is_live=True)
+
+    def prepare_live(
+        self,
+        ground: CommitGround,
+        live_id: RoundId,
+        results: Sequence[bytes],
+        replaced: Mapping[Bucket, OffsetSet],
+        offsets: Mapping[Bucket, int],
+        notes: Mapping[str, str],
+    ) -> Snapshot:
+        """The head with these results and without the replaced rows. `notes` go into its summary. Raises what `prepare`
+        raises."""
+        base = ground.base
+        properties = CommitProperties(
+            round_id=live_id,
+            epoch=int(base.epoch),
+            job=LIVE_JOB,
+            offsets=offsets,
+            generation=base.generation,
+            extra=notes,
+        )
+        return CommitRequest.from_bytes(self.prepare(results, replaced, base, properties).payload).snapshot
+
+
+def load_ground(connection: IcebergConnection, table: TableInfo, ends: Mapping[Bucket, int]) -> CommitGround:
+    """The table as its newest snapshot without a row above these ends shows it: its head, unless a round that froze its
+    ranges later has landed since. Raises as `LakeReader.load_base`, and `SnapshotGone` where that one has expired."""
+    reader = IcebergLakeReader(connection, table)
+    ground = reader.load_ground()
+    chain = walk(ground.table.metadata).chain[1:]
+    for older in chain if _is_above(ground, ends) else ():
+        ground = _ground_at(reader, ground.table, older)
+        if not _is_above(ground, ends):
+            break
+    if _is_above(ground, ends):
+        raise SnapshotGone(table=str(table.path), snapshot="of this moment", advice="load the table again")
+    return ground
+
+
+def _is_above(ground: CommitGround, ends: Mapping[Bucket, int]) -> bool:
+    return any(offset > ends.get(bucket, offset) for bucket, offset in ground.base.offsets.items())
+
+
+def _ground_at(reader: IcebergLakeReader, loaded: Table, snapshot: Snapshot) -> CommitGround:
+    main = _main(loaded.metadata, snapshot)
+    refs = {**{n: r for n, r in loaded.metadata.refs.items() if n != TAG}, MAIN_BRANCH: main}
+    metadata = loaded.metadata.model_copy(update={"current_snapshot_id": snapshot.snapshot_id, "refs": refs})
+    table = Table(loaded.name(), metadata, loaded.metadata_location, loaded.io, loaded.catalog)
+    return CommitGround(table, reader.reconcile(table))
+
+
+def unchanged(ground: CommitGround, properties: Mapping[str, str]) -> LiveMetadata:
+    """The table as it is in the lake, for one without a tail."""
+    metadata = ground.table.metadata
+    told = metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
+    return LiveMetadata(snapshot=ground.head, metadata=told, location=ground.table.metadata_location)
+
+
+def compose(
+    base: TableMetadata, snapshots: Sequence[Snapshot], live_id: RoundId, properties: Mapping[str, str]
+) -> LiveMetadata:
+    """`snapshots`: live ones, oldest first; the last one becomes main's. Those before it stay so that a client which
+    loaded one finds it again. Each is a millisecond younger than the one before."""
+    first_ms = base.last_updated_ms + 1
+    dated = [s.model_copy(update={"timestamp_ms": first_ms + i}) for i, s in enumerate(snapshots)]
+    newest = dated[-1]
+    changes = {
+        "snapshots": [*base.snapshots, *dated],
+        "current_snapshot_id": newest.snapshot_id,
+        "last_sequence_number": max(s.sequence_number or 0 for s in dated),
+        "last_updated_ms": newest.timestamp_ms,
+        "refs": {**base.refs, MAIN_BRANCH: _main(base, newest)},
+        "snapshot_log": [*base.snapshot_log, *map(_logged, dated)],
+        "properties": {**base.properties, **properties},
+    }
+    next_row_id = find_next_row_id(base)
+    if next_row_id is not None:
+        changes["next_row_id"] = max(next_row_id, *((s.first_row_id or 0) + (s.added_rows or 0) for s in dated))
+    location = f"{metadata_folder(base.location, base.properties)}/{round_prefix(live_id)}{newest.snapshot_id}"
+    return LiveMetadata(snapshot=newest, metadata=base.model_copy(update=changes), location=f"{location}.metadata.json")
+
+
+def at_snapshot(table: Table, snapshot_id: SnapshotId | None, name: str) -> LiveMetadata:
+    """A table whose main is an older snapshot, or has none. Raises `SnapshotGone`."""
+    metadata = table.metadata
+    snapshot = None if snapshot_id is None else metadata.snapshot_by_id(int(snapshot_id))
+    if snapshot_id is not None and snapshot is None:
+        advice = "it has expired; ask the server's operator"
+        raise SnapshotGone(table=".".join(table.name()), snapshot=str(snapshot_id), advice=advice)
+    kept = [] if snapshot is None else [e for e in metadata.snapshot_log if e.timestamp_ms <= snapshot.timestamp_ms]
+    refs = {n: r for n, r in metadata.refs.items() if n != MAIN_BRANCH}
+    changes: dict[str, object] = {
+        "current_snapshot_id": None if snapshot is None else snapshot.snapshot_id,
+        "refs": refs if snapshot is None else {**refs, MAIN_BRANCH: _main(metadata, snapshot)},
+        "snapshot_log": kept,
+    }
+    location = f"{metadata_folder(metadata.location, metadata.properties)}/{name}-{snapshot_id}.metadata.json"
+    return LiveMetadata(snapshot=snapshot, metadata=metadata.model_copy(update=changes), location=location)
+
+
+def _main(base: TableMetadata, newest: Snapshot) -> SnapshotRef:
+    main = base.refs.get(MAIN_BRANCH)
+    if main is None:
+        return SnapshotRef.model_validate({"snapshot-id": newest.snapshot_id, "type": SnapshotRefType.BRANCH})
+    return main.model_copy(update={"snapshot_id": newest.snapshot_id})
+
+
+def _logged(snapshot: Snapshot) -> SnapshotLogEntry:
+    entry = {"snapshot-id": snapshot.snapshot_id, "timestamp-ms": snapshot.timestamp_ms}
+    return SnapshotLogEntry.model_validate(entry)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warehouses that are read and never written: `live` shows tables with their hot tail, `cut:<name>` shows them at a
+cut. A client names one as its `warehouse` and gets the prefix of its paths in the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from lakeward.errors import InvalidRequest, ReadOnlyWarehouse
+from lakeward.lake.iceberg.live import LiveMetadata, at_snapshot
+from lakeward.model.cut import CutTable
+from lakeward.model.table import TablePath
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.server.iceberg.answers import answer, answer_table, done
+from lakeward.server.iceberg.call import CatalogCall
+from lakeward.server.live.warehouse import LiveWarehouse
+
+LIVE = "live"
+AT_LEAST_HEADER = "x-lakeward-at-least"
+_NAME = re.compile(r"live(;at-least=(?P<token>[A-Za-z0-9_=-]{1,8000}))?|cut:(?P<cut>[A-Za-z0-9_-]{1,63})")
+
+ENDPOINTS = (
+    "GET /v1/{prefix}/namespaces",
+    "GET /v1/{prefix}/namespaces/{namespace}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+)
+
+FindCutTable = Callable[[str, TablePath], CutTable | None]
+"""A table of a cut; None for one that the cut does not have. Raises `CutNotFound`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOnlyName:
+    """A warehouse's name, taken apart."""
+
+    name: str
+    at_least: str | None = None
+    cut: str | None = None
+
+    @classmethod
+    def find(cls, name: str) -> ReadOnlyName | None:
+        """None: it names no read-only warehouse."""
+        if not name.startswith((LIVE, "cut:")):
+            return None
+        matched = _NAME.fullmatch(name)
+        return None if matched is None else cls(name=name, at_least=matched["token"], cut=matched["cut"])
+
+    @classmethod
+    def parse(cls, name: str) -> ReadOnlyName:
+        """Raises `InvalidRequest`."""
+        known = cls.find(name)
+        if known is None:
+            reason = (
+                "the warehouses are `default`, which takes writes, `live`, `live;at-least=<token>` and `cut:<name>`"
+            )
+            raise InvalidRequest(what=f"warehouse {name[:80]!r}", reason=reason)
+        return known
+
+
+class ReadOnlyTables:
+    """Loads of tables in read-only warehouses."""
+
+    def __init__(self, catalog: Catalog, live: LiveWarehouse, find_cut_table: FindCutTable) -> None:
+        self._catalog, self._live, self._find_cut_table = catalog, live, find_cut_table
+
+    def load(self, call: CatalogCall) -> Response:
+        """With an `ETag`, so that a client that has this very answer gets 304."""
+        return self._tagged(call, self._find(call))
+
+    def _find(self, call: CatalogCall) -> LiveMetadata:
+        name = ReadOnlyName.parse(call.path["warehouse"])
+        path = TablePath(*call.table) if len(call.table) == 2 else None
+        if name.cut is not None:
+            return self._at_cut(call, name.cut, path)
+        side = None if path is None else self._live.find(path)
+        if side is None:
+            table = self._catalog.load_table(call.table)
+            return LiveMetadata(
+                snapshot=table.current_snapshot(), metadata=table.metadata, location=table.metadata_location
+            )
+        token = name.at_least or call.headers.get(AT_LEAST_HEADER)
+        return self._live.load(side, None if not token else WriteToken.parse(token))
+
+    def _at_cut(self, call: CatalogCall, cut: str, path: TablePath | None) -> LiveMetadata:
+        found = None if path is None else self._find_cut_table(cut, path)
+        side = None if found is None else next((s for s in found.sides if s.is_readable), None)
+        if side is None:
+            state = "" if found is None else f" ({found.state})"
+            raise NoSuchTableError(f"table {'.'.join(call.table)} cannot be read at cut {cut}{state}")
+        return at_snapshot(self._catalog.load_table(call.table), side.snapshot_id, f"cut-{cut}")
+
+    @staticmethod
+    def _tagged(call: CatalogCall, found: LiveMetadata) -> Response:
+        tag = f'"{found.location.rpartition("/")[2]}"'
+        if call.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        response = answer_table(found.location, found.metadata, {}, body=found.body)
+        response.headers["ETag"] = tag
+        return response
+
+    def exists(self, call: CatalogCall) -> Response:
+        ReadOnlyName.parse(call.path["warehouse"])
+        self._catalog.load_table(call.table)
+        return done()
+
+    @staticmethod
+    def refuse(call: CatalogCall) -> Response:
+        """Every write. Raises `ReadOnlyWarehouse`."""
+        raise ReadOnlyWarehouse(warehouse=ReadOnlyName.parse(call.path["warehouse"]).name)
+
+
+def answer_config(name: ReadOnlyName, storage: dict[str, str]) -> Response:
+    body: dict[str, Any] = {"defaults": storage, "overrides": {"prefix": name.name}, "endpoints": list(ENDPOINTS)}
+    return answer(body)

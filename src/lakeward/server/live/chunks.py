@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chunks of a tail: files of one bucket's rows of an offset range, written once and named by every later answer until a
+round brings their rows to the lake, or a merge takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakeward.changelog import Fold
+from lakeward.changelog.columns import adds_row, changes_of, keep_rows
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.split import LogSplit
+from lakeward.model.table import TableInfo
+from lakeward.spi.hot import HotStore
+from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
+
+_HELD_ROWS = 200_000
+"""A range of so many offsets is read once and held; a longer one is read twice, batch by batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """`result`: the lake writer's, None where the range leaves no row. `replaced`: offsets below the range whose rows a
+    record of the range replaced or deleted. `live_id`: what the names of its files begin with."""
+
+    bucket: Bucket
+    range: OffsetRange
+    live_id: RoundId
+    result: bytes | None = None
+    replaced: OffsetSet = field(default_factory=OffsetSet)
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkPlan:
+    """What a bucket's tail is made of: chunks that stay, and ranges to be written."""
+
+    kept: tuple[Chunk, ...]
+    ranges: tuple[OffsetRange, ...]
+
+
+def plan_chunks(chunks: Sequence[Chunk], start: int, stop: int) -> ChunkPlan:
+    """The tail `[start, stop)` from chunks in offset order. What the lake has is dropped; of a chunk that straddles
+    `start` the rest is written again; a new range takes along the chunks before it that are no longer than it is: so a
+    tail of n offsets has about log2(n) chunks, and a row is written log2(n) times at most."""
+    kept = [c for c in chunks if start <= c.range.start and c.range.stop <= stop]
+    ranges, covered = list[OffsetRange](), start
+    for chunk in kept:
+        if chunk.range.start > covered:
+            ranges.append(OffsetRange(covered, chunk.range.start))
+        covered = chunk.range.stop
+    if covered < stop:
+        while kept and len(kept[-1].range) <= stop - covered:
+            covered = kept.pop().range.start
+        ranges.append(OffsetRange(covered, stop))
+    return ChunkPlan(kept=tuple(kept), ranges=tuple(ranges))
+
+
+class ChunkWriter:
+    """Writes chunks of one table: reads the hot store's log, folds it, hands the rows to the format's own writer."""
+
+    def __init__(self, store: HotStore, lake: LakeStorage, table: TableInfo, lake_table: TableInfo) -> None:
+        self._store, self._lake, self._table, self._lake_table = store, lake, table, lake_table
+
+    def write(self, bucket: Bucket, span: OffsetRange, live_id: RoundId, handle: bytes, number: int) -> Chunk:
+        """Raises what the store and the lake raise; files of a chunk that was not finished belong to nobody."""
+        split = LogSplit(bucket=bucket, range=span, index=number)
+        task = WriteTask(round_id=live_id, table=self._lake_table, split=split, attempt=0, handle=handle)
+        writer = self._lake.open_writer(task)
+        try:
+            rows, replaced = self._write_rows(writer, bucket, span)
+            result = writer.complete()
+        except BaseException:
+            writer.abort()
+            raise
+        return Chunk(bucket=bucket, range=span, live_id=live_id, result=result, replaced=replaced, rows=rows)
+
+    def _write_rows(self, writer: LakeWriter, bucket: Bucket, span: OffsetRange) -> tuple[int, OffsetSet]:
+        if not self._table.is_pk:
+            return _hand_over(
+                writer, (keep_rows(b, adds_row(changes_of(b))) for b in self._read(bucket, span))
+            ), OffsetSet()
+        fold = Fold(span.start, span.stop)
+        held = list(self._read(bucket, span)) if len(span) <= _HELD_ROWS else None
+        for batch in self._read(bucket, span, columns=[]) if held is None else held:
+            fold.see(batch)
+        fold.seal()
+        rows = _hand_over(writer, map(fold.live, self._read(bucket, span) if held is None else held))
+        return rows, fold.replaced_below
+
+    def _read(
+        self, bucket: Bucket, span: OffsetRange, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        batches = self._store.read_log(self._table, bucket, span.start, span.stop, columns)
+        return (batch for batch in batches if batch.num_rows)
+
+
+def _hand_over(writer: LakeWriter, batches: Iterator[pa.RecordBatch]) -> int:
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            writer.write(batch)
+            rows += batch.num_rows
+    return rows

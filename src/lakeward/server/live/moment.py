@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moments: where the logs of all tables ended at one time. Loads that come within `live.hold` of each other share one,
+so that a query over several tables sees them as they were together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakeward.errors import InvalidRequest, ReadTooFarAhead
+from lakeward.model.clock import Clock
+from lakeward.model.cut import CutEnds
+from lakeward.model.ids import TableId
+from lakeward.model.table import TableInfo
+from lakeward.protocol.writetoken import WriteToken
+
+Freeze = Callable[[Sequence[TableInfo] | None], Mapping[TableId, CutEnds]]
+"""Log ends of these tables at one time, or of all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Every row acknowledged before `at_ms` is below the ends."""
+
+    at_ms: int
+    taken_at: float
+    ends: Mapping[TableId, CutEnds]
+
+    def covers(self, token: WriteToken) -> bool:
+        ends = self.ends.get(token.table_id)
+        return ends is not None and ends.covers(token.offsets)
+
+
+class Moments:
+    """Thread-safe."""
+
+    def __init__(self, freeze: Freeze, clock: Clock, hold_s: float) -> None:
+        self._freeze, self._clock, self._hold_s = freeze, clock, hold_s
+        self._lock = threading.Lock()
+        self._last: Moment | None = None
+
+    def take(self, table: TableInfo, at_least: WriteToken | None = None) -> Moment:
+        """The moment of the last load, or a new one. Raises `ReadTooFarAhead` for a token that no log has reached."""
+        with self._lock:
+            moment = self._last
+            if moment is None or not self._serves(moment, table, at_least):
+                moment = self._last = self._new(None if self._hold_s > 0 else [table])
+        if at_least is not None and not moment.covers(at_least):
+            raise _too_far(table, moment, at_least)
+        return moment
+
+    def _serves(self, moment: Moment, table: TableInfo, at_least: WriteToken | None) -> bool:
+        is_young = self._clock.monotonic() - moment.taken_at < self._hold_s
+        return is_young and table.table_id in moment.ends and (at_least is None or moment.covers(at_least))
+
+    def _new(self, tables: Sequence[TableInfo] | None) -> Moment:
+        at_ms, taken_at = self._clock.now_ms(), self._clock.monotonic()
+        return Moment(at_ms=at_ms, taken_at=taken_at, ends=self._freeze(tables))
+
+
+def _too_far(table: TableInfo, moment: Moment, token: WriteToken) -> Exception:
+    ends = moment.ends.get(token.table_id)
+    if ends is None:
+        return InvalidRequest(what="write token", reason=f"it is of table id {token.table_id}, which is not here")
+    bucket, wanted = next((b, o) for b, o in token.offsets.items() if ends.ends.get(b, 0) < o)
+    return ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=wanted, end=ends.ends.get(bucket, 0))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live warehouse of a server: finds the table, its moment and its read lease, and answers with the hot tail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from lakeward.config import Config, options
+from lakeward.coordinator.coordinator import Coordinator
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.errors import NotFound, SnapshotGone, TableNotFound
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.lake.iceberg.live import LiveMetadata
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.model.background import BackgroundThread
+from lakeward.model.clock import Clock
+from lakeward.model.ids import LeaseId, SnapshotId, TableId
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.server.live.files import LiveFiles
+from lakeward.server.live.moment import Moments
+from lakeward.server.live.table import LiveLimits, LiveTable, LiveTarget
+from lakeward.spi.lake import LakeStorage
+
+FILE = "live.db"
+_SWEEP_S = 60.0
+_TRIES = 5
+"""Each failed try means that expiry or a round ran in between."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions:
+    hold_s: float
+    keep_s: float
+    limits: LiveLimits
+
+    @classmethod
+    def of(cls, config: Config) -> LiveOptions:
+        hold: timedelta = config.get(options.LIVE_HOLD)
+        keep: timedelta = config.get(options.LIVE_KEEP)
+        rows, size = config.get(options.LIVE_MAX_TAIL_ROWS), config.get(options.LIVE_MAX_TAIL_BYTES)
+        return cls(hold_s=hold.total_seconds(), keep_s=keep.total_seconds(), limits=LiveLimits(rows=rows, bytes=size))
+
+
+@dataclass
+class _Held:
+    """The read lease of a table's newest answer."""
+
+    lease_id: LeaseId
+    head: SnapshotId | None
+    ends_at_ms: int
+
+
+class LiveWarehouse:
+    """Thread-safe. `lakes`: names of those whose Iceberg catalog this server keeps."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        store: EmbeddedStore,
+        lakes: Collection[str],
+        data: Path,
+        clock: Clock,
+        live_options: LiveOptions,
+    ) -> None:
+        self._coordinator, self._store, self._lakes, self._clock = coordinator, store, frozenset(lakes), clock
+        self._options = live_options
+        self._moments = Moments(store.look_at_ends, clock, live_options.hold_s)
+        self._lock = threading.Lock()
+        self._tables: dict[TableId, LiveTable] = {}
+        self._held: dict[TableId, _Held] = {}
+        self.files = LiveFiles(data / FILE, clock, live_options.keep_s)
+        self.thread = BackgroundThread("lakeward-live", self._sweep, _SWEEP_S)
+
+    def close(self) -> None:
+        self.thread.stop()
+        self.files.close()
+
+    def find(self, path: TablePath) -> LakeSide | None:
+        """The side of the table of ours that lies in the catalog of this server under this name; None: the name is
+        that of somebody else's table, or of a changelog."""
+        try:
+            sides = self._coordinator.board.find_table(path).with_state
+        except NotFound:
+            return None
+        return next((s for s in sides if s.options.lake in self._lakes and s.options.enabled), None)
+
+    def load(self, side: LakeSide, at_least: WriteToken | None = None) -> LiveMetadata:
+        """The table with everything acknowledged up to the moment. Raises what the lake raises; `ReadTooFarAhead`,
+        `TableBusy`, `LogTooShort`, `SnapshotGone`."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._load(side, at_least)
+            except SnapshotGone:
+                if not tries_left:
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    def _load(self, side: LakeSide, at_least: WriteToken | None) -> LiveMetadata:
+        moment = self._moments.take(side.info, at_least)
+        table = self._store.load_table(side.info.path)  # after the ends: no record below them is of a newer schema
+        if table.table_id not in moment.ends or table.table_id != side.table_id:
+            raise TableNotFound(table=str(side.info.path))
+        lake = self._coordinator.board.lakes(side.options.lake)
+        assert isinstance(lake, IcebergLakeStorage), "this server's catalog holds Iceberg tables"
+        target = LiveTarget(table=table, lake_table=side.lake_table, lake=lake)
+        return self._table(side.table_id).answer(
+            target, moment, lambda: self._store.bounds(table), lambda base: self._hold(side, base)
+        )
+
+    def _table(self, table_id: TableId) -> LiveTable:
+        with self._lock:
+            known = self._tables.get(table_id)
+            if known is None:
+                known = LiveTable(table_id, self._store, self.files, self._options.limits)
+                self._tables[table_id] = known
+            return known
+
+    def _hold(self, side: LakeSide, base: LakeBase) -> None:
+        """Under the table's lock. A lease lasts for `live.keep` after the last answer at least, half as long again so
+        that it is not renewed for each. The lease of an older head ends by itself. Raises `SnapshotGone`."""
+        now_ms, keep_s = self._clock.now_ms(), self._options.keep_s
+        held = self._held.get(side.table_id)
+        if held is not None and held.head == base.head and held.ends_at_ms >= now_ms + keep_s * 1_000:
+            return
+        starts = {b: base.offsets.get(b, v.start) for b, v in self._store.bounds(side.info).items()}
+        lease = self._coordinator.leases.take(side.id, base.head, starts, keep_s * 1.5)
+        if lease is None:
+            raise SnapshotGone(table=str(side.info.path), snapshot=str(base.head), advice="load the table again")
+        self._held[side.table_id] = _Held(lease.lease_id, base.head, lease.ends_at_ms)
+
+    # ---- upkeep ----
+    def _sweep(self) -> None:
+        self.files.sweep(self._find_lake)
+        with self._lock:
+            for table_id in [t for t in self._tables if t not in self._coordinator.board.tables]:
+                del self._tables[table_id]
+                self._held.pop(table_id, None)
+
+    def _find_lake(self, path: TablePath, table_id: TableId) -> tuple[TableInfo, LakeStorage]:
+        side = self.find(path)
+        if side is None or side.table_id != table_id:
+            raise TableNotFound(table=str(path))
+        return side.lake_table, self._coordinator.board.lakes(side.options.lake)
