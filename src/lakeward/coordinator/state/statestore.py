@@ -400,12 +400,12 @@ def _stored_offsets(row: tuple[str, str, str]) -> tuple[SideId, OffsetMap]:
     return _side(table_id, name), OffsetMap.from_json(json.loads(text))
 
 
-def _read_lease(row: tuple[str, str, str, str, int, str]) -> ReadLease:
+def _read_lease(row: tuple[str, str, str, str | None, int, str]) -> ReadLease:
     lease_id, table_id, name, snapshot_id, ends_at_ms, offsets = row
     return ReadLease(
         LeaseId(lease_id),
         _side(table_id, name),
-        SnapshotId(snapshot_id),
+        None if snapshot_id is None else SnapshotId(snapshot_id),
         ends_at_ms,
         OffsetMap.from_json(json.loads(offsets)),
     )

@@ -35,6 +35,7 @@ from lakeward.lake.iceberg.datafile.location import (
     canonical,
     carries,
     data_folder,
+    is_live,
     metadata_folder,
 )
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
@@ -73,12 +74,16 @@ class IcebergLakeMaintenance(LakeMaintenance):
 
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files
-        that our own catalog wrote: a crash may leave one that never became the table's."""
+        that our own catalog wrote: a crash may leave one that never became the table's. Files of live snapshots are
+        listed by their prefix only."""
         metadata = self._load().metadata
         mark = self._mark(metadata) if prefix is None else None
         name = (prefix or "").rpartition("/")[2] or OURS
         return [
-            f for f in self._list(metadata) if f.name.startswith(name) or (mark is not None and carries(f.path, mark))
+            f
+            for f in self._list(metadata)
+            if (f.name.startswith(name) and (prefix is not None or not is_live(f.name)))
+            or (mark is not None and carries(f.path, mark))
         ]
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> dict[str, list[StoredFile]]:

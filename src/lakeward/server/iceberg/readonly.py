@@ -13,10 +13,11 @@ from fastapi import Response
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from lakeward.errors import InvalidRequest, ReadOnlyWarehouse
+from lakeward.errors import CutNotReady, InvalidRequest, ReadOnlyWarehouse
 from lakeward.lake.iceberg.live import LiveMetadata, at_snapshot
-from lakeward.model.cut import CutTable
+from lakeward.model.cut import CutState
 from lakeward.model.table import TablePath
+from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall
@@ -36,8 +37,8 @@ ENDPOINTS = (
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
 )
 
-FindCutTable = Callable[[str, TablePath], CutTable | None]
-"""A table of a cut; None for one that the cut does not have. Raises `CutNotFound`."""
+LoadCut = Callable[[str], CutStatus]
+"""Raises `CutNotFound`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +72,8 @@ class ReadOnlyName:
 class ReadOnlyTables:
     """Loads of tables in read-only warehouses."""
 
-    def __init__(self, catalog: Catalog, live: LiveWarehouse, find_cut_table: FindCutTable) -> None:
-        self._catalog, self._live, self._find_cut_table = catalog, live, find_cut_table
+    def __init__(self, catalog: Catalog, live: LiveWarehouse, load_cut: LoadCut) -> None:
+        self._catalog, self._live, self._load_cut = catalog, live, load_cut
 
     def load(self, call: CatalogCall) -> Response:
         """With an `ETag`, so that a client that has this very answer gets 304."""
@@ -93,11 +94,13 @@ class ReadOnlyTables:
         return self._live.load(side, None if not token else WriteToken.parse(token))
 
     def _at_cut(self, call: CatalogCall, cut: str, path: TablePath | None) -> LiveMetadata:
-        found = None if path is None else self._find_cut_table(cut, path)
-        side = None if found is None else next((s for s in found.sides if s.is_readable), None)
-        if side is None:
-            state = "" if found is None else f" ({found.state})"
-            raise NoSuchTableError(f"table {'.'.join(call.table)} cannot be read at cut {cut}{state}")
+        status = self._load_cut(cut)
+        found = None if path is None else status.cut.find(path)
+        if found is None:
+            raise NoSuchTableError(f"table {'.'.join(call.table)} is not in cut {cut}")
+        side = next((s for s in found.sides if s.is_readable), None)
+        if side is None or status.state is not CutState.READY:
+            raise CutNotReady(cut=cut, state=str(status.state), reason="; ".join(status.notes))
         return at_snapshot(self._catalog.load_table(call.table), side.snapshot_id, f"cut-{cut}")
 
     @staticmethod

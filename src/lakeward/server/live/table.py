@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.errors import LogTooShort, TableBusy
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.location import LIVE
 from lakeward.lake.iceberg.live import LiveCommitter, LiveMetadata, compose, load_ground, unchanged
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
@@ -24,9 +25,6 @@ from lakeward.server.live.chunks import Chunk, ChunkWriter, plan_chunks
 from lakeward.server.live.files import LiveFiles
 from lakeward.server.live.moment import Moment
 from lakeward.spi.hot import HotStore, LogBounds
-
-LIVE = "live"
-"""What round ids of live snapshots begin with, and so the names of their files."""
 
 Hold = Callable[[LakeBase], None]
 """Keeps a snapshot of the lake and the log above its offsets for as long as answers on it may be read."""
@@ -41,6 +39,10 @@ is in it."""
 COMPLETE_KEY = "lakeward.live.complete"
 LINEAGE_KEY = "lakeward.live.note"
 _LINEAGE = "sequence number and row ids of the tail are given again by the next round: follow changes in `default`"
+
+
+AskRound = Callable[[TableInfo], None]
+"""Asks for a round of a table whose tail is too long to be shown. Never raises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +79,9 @@ class Tail:
 class LiveTable:
     """Thread-safe: one answer is made at a time, and whoever waits for it gets the same one."""
 
-    def __init__(self, table_id: TableId, store: HotStore, files: LiveFiles, limits: LiveLimits) -> None:
-        self._table_id, self._store, self._files, self._limits = table_id, store, files, limits
+    def __init__(self, table_id: TableId, store: HotStore, files: LiveFiles, limits: LiveLimits, ask: AskRound) -> None:
+        self._table_id, self._store, self._files = table_id, store, files
+        self._limits, self._ask = limits, ask
         self._lock = threading.Lock()
         self._chunks: dict[Bucket, tuple[Chunk, ...]] = {}
         self._snapshots: list[tuple[RoundId, Snapshot]] = []
@@ -114,7 +117,10 @@ class LiveTable:
             if bucket in bounds
         }
         tail = Tail(at_ms=moment.at_ms, ranges=ranges)
-        return tail if self._fits(tail, bounds) else self._shorten(table, tail, bounds)
+        if self._fits(tail, bounds):
+            return tail
+        self._ask(table)
+        return self._shorten(table, tail, bounds)
 
     def _start(self, table: TableInfo, bucket: Bucket, base: LakeBase, log: LogBounds) -> int:
         committed = base.offsets.get(bucket)
@@ -151,7 +157,7 @@ class LiveTable:
 
     # ---- files ----
     def _make(self, target: LiveTarget, ground: CommitGround, tail: Tail) -> LiveMetadata:
-        live_id = RoundId(f"{LIVE}-{new_round_id()}")
+        live_id = RoundId(f"{LIVE}{new_round_id()}")
         self._files.begin(live_id, target.lake_table.path, self._table_id)
         self._write_chunks(target, ground, live_id, tail)
         chunks = [chunk for bucket in sorted(self._chunks) for chunk in self._chunks[bucket]]

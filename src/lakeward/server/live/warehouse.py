@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from lakeward.config import Config, options
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.errors import NotFound, SnapshotGone, TableNotFound
+from lakeward.errors import LakewardError, NotFound, SnapshotGone, TableNotFound
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.lake.iceberg.live import LiveMetadata
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -75,7 +76,7 @@ class LiveWarehouse:
         self._tables: dict[TableId, LiveTable] = {}
         self._held: dict[TableId, _Held] = {}
         self.files = LiveFiles(data / FILE, clock, live_options.keep_s)
-        self.thread = BackgroundThread("lakeward-live", self._sweep, _SWEEP_S)
+        self.thread = BackgroundThread("lakeward-live", self.sweep, _SWEEP_S)
 
     def close(self) -> None:
         self.thread.stop()
@@ -117,7 +118,7 @@ class LiveWarehouse:
         with self._lock:
             known = self._tables.get(table_id)
             if known is None:
-                known = LiveTable(table_id, self._store, self.files, self._options.limits)
+                known = LiveTable(table_id, self._store, self.files, self._options.limits, self._ask_round)
                 self._tables[table_id] = known
             return known
 
@@ -134,8 +135,13 @@ class LiveWarehouse:
             raise SnapshotGone(table=str(side.info.path), snapshot=str(base.head), advice="load the table again")
         self._held[side.table_id] = _Held(lease.lease_id, base.head, lease.ends_at_ms)
 
+    def _ask_round(self, table: TableInfo) -> None:
+        with suppress(LakewardError):  # a side that is paused gets none
+            self._coordinator.ask_now(table.path)
+
     # ---- upkeep ----
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Deletes files that no answer has named for `live.keep`, and forgets tables that were dropped."""
         self.files.sweep(self._find_lake)
         with self._lock:
             for table_id in [t for t in self._tables if t not in self._coordinator.board.tables]:

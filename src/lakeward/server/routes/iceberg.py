@@ -8,7 +8,6 @@ from contextlib import suppress
 from fastapi import APIRouter
 
 from lakeward.errors import NotFound, TableLoading
-from lakeward.model.cut import CutTable
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.server.lakerights import check_lakes
@@ -30,9 +29,6 @@ def router(services: Services) -> APIRouter:
         assert services.lakes is not None
         check_lakes(services, token, ".".join(namespace), services.lakes.embedded_names())
 
-    def find_cut_table(cut: str, path: TablePath) -> CutTable | None:
-        return services.coordinator.cuts.load_cut(cut).cut.find(path)
-
     return iceberg_router(
         catalog,
         services.tokens,
@@ -40,5 +36,5 @@ def router(services: Services) -> APIRouter:
         services.coordinator.refresh_figures,
         note_read,
         check_lake,
-        None if services.live is None else ReadOnlyTables(catalog, services.live, find_cut_table),
+        None if services.live is None else ReadOnlyTables(catalog, services.live, services.coordinator.cuts.load_cut),
     )

@@ -14,6 +14,9 @@ from lakeward.model.ids import RoundId
 from lakeward.model.split import SnapshotSplit, Split
 
 OURS = "lw-"
+LIVE = "live-"
+"""What the round ids of live snapshots begin with. Their files belong to the live catalog, which deletes them."""
+
 CACHE_SUFFIX = ".offsets"
 _UNSAFE = re.compile(r"[^A-Za-z0-9=_-]")
 _SLUG_LENGTH = 40
@@ -76,6 +79,10 @@ def cache_path(data_path: str) -> str:
 
 def is_ours(path: str) -> bool:
     return path.rpartition("/")[2].startswith(OURS)
+
+
+def is_live(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(f"{OURS}{LIVE}")
 
 
 def is_local(path: str) -> bool:
