@@ -15,10 +15,11 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError
 
 from lakeward.lake.iceberg.commit.newsnapshot import LIVE_IDS
+from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.server.live.table import COMPLETE_KEY, LiveLimits
-from lakeward.testing.clock import ManualClock
-from lakeward.testing.iceberg.engines import duckdb_connection
+from lakeward_testing.clock import ManualClock
+from tests.kit.iceberg.engines import duckdb_connection
 from tests.oracle.liveworld import LiveWorld, live_world
 
 COLUMNS = "id bigint not null, v string"
@@ -26,7 +27,7 @@ COLUMNS = "id bigint not null, v string"
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    return ManualClock(SystemClock().now_ms())
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def load(world: LiveWorld, table: str, warehouse: str = "live", **headers: str) 
 
 def count(world: LiveWorld, table: str, warehouse: str = "live") -> int:
     catalog = load_catalog("x", type="rest", uri=world.url, warehouse=warehouse)
-    return catalog.load_table(f"db.{table}").scan().to_arrow().num_rows
+    return int(catalog.load_table(f"db.{table}").scan().to_arrow().num_rows)
 
 
 def rows(*ids: int, v: str = "v") -> list[dict[str, Any]]:
@@ -177,7 +178,8 @@ def test_files_of_a_server_that_was_killed_go_as_well(world: LiveWorld, clock: M
 
 
 def test_a_lake_snapshot_below_a_live_one_does_not_expire(world: LiveWorld, clock: ManualClock) -> None:
-    world.lakeward.create("db.c", COLUMNS, **{"iceberg.history.expire.max-snapshot-age-ms": "1"})
+    expiring: dict[str, Any] = {"iceberg.history.expire.max-snapshot-age-ms": "1"}
+    world.lakeward.create("db.c", COLUMNS, **expiring)
     world.lakeward.append("db.c", rows(1))
     world.lakeward.tier("db.c")
     world.lakeward.append("db.c", rows(2))
@@ -191,7 +193,8 @@ def test_a_lake_snapshot_below_a_live_one_does_not_expire(world: LiveWorld, cloc
     catalog = load_catalog("x", type="rest", uri=world.url)
     assert catalog.load_table("db.c").metadata.snapshot_by_id(parent) is not None
     clock.advance(200)
-    world.lakeward.coordinator.upkeep.run()
+    world.lakeward.append("db.c", rows(9))
+    world.lakeward.tier("db.c")
     assert catalog.load_table("db.c").metadata.snapshot_by_id(parent) is None
 
 

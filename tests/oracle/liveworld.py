@@ -20,10 +20,10 @@ from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.live.table import LiveLimits
 from lakeward.server.live.warehouse import LiveOptions, LiveWarehouse
-from lakeward.testing.iceberg.folder import folder_lake
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.ports import free_port
+from lakeward_testing.waiting import wait_until
+from tests.kit.iceberg.folder import folder_lake
+from tests.kit.inprocess import InProcessLakeward
 
 LIMITS = LiveLimits(rows=1_000_000, bytes=1 << 30)
 
@@ -46,7 +46,6 @@ class LiveWorld:
         )
         catalog = self._lake.connection.catalog
         read_only = ReadOnlyTables(catalog, self.live, parts.coordinator.cuts.load_cut)
-        )
         app = FastAPI()
         app.include_router(iceberg_router(catalog, TokenSet.parse([]), read_only=read_only))
         self._door.app = app

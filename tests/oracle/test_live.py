@@ -15,7 +15,7 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
-from lakeward.testing.iceberg.engines import duckdb_connection
+from tests.kit.iceberg.engines import duckdb_connection
 from tests.oracle.liveworld import LiveWorld, live_world
 
 Row = tuple[int, str, int | None]
