@@ -63,7 +63,7 @@ class LiveLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tail:
+class LiveTail:
     """The ranges of one table's tail at one moment. `is_whole`: they reach the moment; else they end at an earlier
     one."""
 
@@ -108,7 +108,7 @@ class LiveTable:
             return self._answer
 
     # ---- where the tail ends ----
-    def _tail(self, table: TableInfo, base: LakeBase, moment: Moment, bounds: Mapping[Bucket, LogBounds]) -> Tail:
+    def _tail(self, table: TableInfo, base: LakeBase, moment: Moment, bounds: Mapping[Bucket, LogBounds]) -> LiveTail:
         """Bounds are looked up after the hold: from then on nothing below the lake's offsets goes from the log."""
         ends = moment.ends[table.table_id].ends
         ranges = {
@@ -116,7 +116,7 @@ class LiveTable:
             for bucket, end in ends.items()
             if bucket in bounds
         }
-        tail = Tail(at_ms=moment.at_ms, ranges=ranges)
+        tail = LiveTail(at_ms=moment.at_ms, ranges=ranges)
         if self._fits(tail, bounds):
             return tail
         self._ask(table)
@@ -133,12 +133,12 @@ class LiveTable:
             raise LogTooShort(table=str(table.path), bucket=str(bucket), committed=committed, start=log.start)
         return committed
 
-    def _fits(self, tail: Tail, bounds: Mapping[Bucket, LogBounds]) -> bool:
+    def _fits(self, tail: LiveTail, bounds: Mapping[Bucket, LogBounds]) -> bool:
         rows = sum(map(len, tail.ranges.values()))
         size = sum(len(span) * bounds[bucket].bytes_per_row for bucket, span in tail.ranges.items())
         return rows <= self._limits.rows and size <= self._limits.bytes
 
-    def _shorten(self, table: TableInfo, tail: Tail, bounds: Mapping[Bucket, LogBounds]) -> Tail:
+    def _shorten(self, table: TableInfo, tail: LiveTail, bounds: Mapping[Bucket, LogBounds]) -> LiveTail:
         """The latest second at which it fits: found by halving, since offsets grow with time in every bucket."""
         low, high = 0, tail.at_ms
         shortest = self._cut(table, tail, low)
@@ -148,15 +148,15 @@ class LiveTable:
             low, high, shortest = (middle, high, cut) if self._fits(cut, bounds) else (low, middle, shortest)
         return shortest
 
-    def _cut(self, table: TableInfo, tail: Tail, at_ms: int) -> Tail:
+    def _cut(self, table: TableInfo, tail: LiveTail, at_ms: int) -> LiveTail:
         ranges = {}
         for bucket, span in tail.ranges.items():
             stop = self._store.offset_at(table, bucket, at_ms) if len(span) else span.stop
             ranges[bucket] = OffsetRange(span.start, min(max(stop, span.start), span.stop))
-        return Tail(at_ms=at_ms, ranges=ranges, is_whole=False)
+        return LiveTail(at_ms=at_ms, ranges=ranges, is_whole=False)
 
     # ---- files ----
-    def _make(self, target: LiveTarget, ground: CommitGround, tail: Tail) -> LiveMetadata:
+    def _make(self, target: LiveTarget, ground: CommitGround, tail: LiveTail) -> LiveMetadata:
         live_id = RoundId(f"{LIVE}{new_round_id()}")
         self._files.begin(live_id, target.lake_table.path, self._table_id)
         self._write_chunks(target, ground, live_id, tail)
@@ -172,7 +172,7 @@ class LiveTable:
         self._files.keep_only(self._table_id, named)
         return answer
 
-    def _write_chunks(self, target: LiveTarget, ground: CommitGround, live_id: RoundId, tail: Tail) -> None:
+    def _write_chunks(self, target: LiveTarget, ground: CommitGround, live_id: RoundId, tail: LiveTail) -> None:
         writer = ChunkWriter(self._store, target.lake, target.table, target.lake_table)
         handle = WriteHandle.of(ground.table).to_bytes()
         written: dict[Bucket, tuple[Chunk, ...]] = {}
@@ -190,7 +190,7 @@ class LiveTable:
         ground: CommitGround,
         live_id: RoundId,
         chunks: Sequence[Chunk],
-        tail: Tail,
+        tail: LiveTail,
         notes: Mapping[str, str],
     ) -> Snapshot:
         results = [chunk.result for chunk in chunks if chunk.result is not None]
