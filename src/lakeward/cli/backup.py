@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Server, counted, duration, moment, note, print_json, print_rows, size
+
+if TYPE_CHECKING:
+    from lakeward.server.restored import LakeRecord
 
 WAIT_S = 4 * 3600.0
 """A backup of some hundred gigabytes ends within that."""
@@ -77,7 +82,21 @@ def restore(
         print_json({"name": restored.name, "data": str(data), "files": len(restored.files)})
         return
     print(f"{restored.name} is in {data}: {counted(len(restored.files), 'file')}, {size(restored.bytes)}")
-    note(f"start it with: lakeward server --data {data} --restored")
+    for line in _start_lines(data, restored.lakes):
+        note(line)
+
+
+def _start_lines(data: Path, lakes: Mapping[str, LakeRecord]) -> Iterator[str]:
+    """How to start a server on the folder: with the lakes that its tables are in, which no backup holds."""
+    from lakeward.server.restored import as_toml
+
+    settings = {key: value for lake in lakes.values() for key, value in lake.all_settings.items()}
+    given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    yield f"start it with: {shlex.join(['lakeward', 'server', '--data', str(data), *given])}"
+    if lakes:
+        yield f"or with: lakeward up --data {shlex.quote(str(data))}, where lakeward.toml has: {as_toml(settings)}"
+        yield "secrets of a lake are in no backup: give them as before"
+    yield "the folder is marked as restored: the server reads how far its lakes are before it takes writes"
 
 
 def _absolute(target: str) -> str:

@@ -116,9 +116,9 @@ class Coordinator(CoordinatorClient):
         self.cuts.load()
         self.cut_schedules.load()
         board.hot.set_retention(self.retention)
+        self.lakes.check()
         if board.options.restored:
             self.lakes.pause_restored()
-        self.lakes.check()
 
     def start(self) -> None:
         """Runs scheduling, lake reading and upkeep in threads until `close`."""

@@ -88,6 +88,9 @@ class CoordinatorOptions:
 
     flight_uri: str = ""
     restored: bool = False
+    lakes_missing: Mapping[str, str] = field(default_factory=dict)
+    """Lakes that a restored folder had and the configuration has not -> the lines that lakeward.toml needs."""
+
     config: Config = field(default_factory=Config)
     """The server's: its `table.*` settings are the defaults of tables."""
 

@@ -162,9 +162,10 @@ class LoadLost(HotStoreError):
 
 
 class WritesPaused(HotStoreError):
+    """Somebody has to do something first, so it is said at once and not tried again."""
+
     code = "writes-paused"
     http_status = 503
-    retryable = True
     template = "table {table} takes no writes: {reason}"
     table: str
     reason: str

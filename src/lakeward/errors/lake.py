@@ -124,7 +124,7 @@ class LakeMetadataGone(LakeError):
     template = (
         "lake table {table}: the metadata file that the catalog names is gone. If the server's own catalog came back "
         "from an older "
-        "backup, start it with `lakeward server --restored`; else put the file back: {file}"
+        "backup, start it with `lakeward server --restored` or `lakeward up --restored`; else put the file back: {file}"
     )
     table: str
     file: str

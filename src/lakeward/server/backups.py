@@ -26,6 +26,7 @@ from lakeward.hot.embedded.log.durable import sync_folder
 from lakeward.model.faults import fault_point
 from lakeward.protocol.backup import BackupMade
 from lakeward.protocol.codec import decode, encode
+from lakeward.server.restored import LakeRecord, RestoredMark, write_mark
 from lakeward.server.show.facts import BACKED_UP
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class BackupManifest:
-    """`files`: path -> (bytes, CRC-32). `ends`: table -> bucket -> where its log ends."""
+    """`files`: path -> (bytes, CRC-32). `ends`: table -> bucket -> where its log ends. `lakes`: those of the server,
+    which are not in the backup."""
 
     name: str
     version: str
     begun_at_ms: int
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    lakes: Mapping[str, LakeRecord] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -71,7 +74,10 @@ def make_backup(services: Services, target: str) -> BackupMade:
         ends = _stage(services, data, staged)
         name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(begun_at_ms / 1000))}-{uuid.uuid4().hex[:8]}"
         files = _send(staged, storage, f"{root}/{name}/{FILES}")
-        manifest = BackupManifest(name=name, version=__version__, begun_at_ms=begun_at_ms, files=files, ends=ends)
+        lakes = {} if services.lakes is None else services.lakes.records()
+        manifest = BackupManifest(
+            name=name, version=__version__, begun_at_ms=begun_at_ms, files=files, ends=ends, lakes=lakes
+        )
         fault_point("backup.before-manifest")
         with storage.open_output_stream(f"{root}/{name}/{MANIFEST}") as out:
             out.write(json.dumps(encode(manifest)).encode())
@@ -113,8 +119,8 @@ def list_backups(target: str) -> list[BackupManifest]:
 
 
 def restore_backup(target: str, data: Path, name: str | None = None) -> BackupManifest:
-    """The newest, or the one of that name, as a data folder that was not there or is empty. Whole or not at all. Raises
-    `InvalidRequest`."""
+    """The newest, or the one of that name, as a data folder that was not there or is empty, with the mark that says so.
+    Whole or not at all. Raises `InvalidRequest`."""
     if data.exists() and any(data.iterdir()):
         raise InvalidRequest(what=f"folder {data}", reason="it is not empty; restore into a new one")
     manifest = _choose(list_backups(target), target, name)
@@ -135,6 +141,7 @@ def restore_backup(target: str, data: Path, name: str | None = None) -> BackupMa
         if copied != (size, checksum):
             reason = f"its file {path} is not what was written ({copied[0]:,} bytes of {size:,}); take another backup"
             raise InvalidRequest(what=f"backup {manifest.name}", reason=reason)
+    write_mark(aside, RestoredMark(backup=manifest.name, begun_at_ms=manifest.begun_at_ms, lakes=manifest.lakes))
     if data.exists():
         data.rmdir()
     aside.rename(data)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from lakeward.config.shown import shown_options
 from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
 from lakeward.protocol.tables import LakeAddress
+from lakeward.server.restored import LakeRecord, as_toml
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.registry import find_lake_plugin, load_lake
@@ -98,6 +100,39 @@ class ServerLakes:
         assert isinstance(storage, IcebergLakeStorage), "the REST catalog serves Iceberg's"
         return storage
 
+    def records(self) -> dict[str, LakeRecord]:
+        """Of every lake, for a backup: what a server on the restored folder needs to open it."""
+        return {name: self._record(lake) for name, lake in self.lakes.items()}
+
+    def _record(self, lake: LakeConfig) -> LakeRecord:
+        is_short = lake.name == DEFAULT_LAKE and self.config.is_set(options.DATALAKE_FORMAT)
+        prefix = f"datalake.{lake.format}." if is_short else f"lakes.{lake.name}."
+        own = shown_options(lake.settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
+        first = {"datalake.format" if is_short else f"{prefix}format": lake.format}
+        first |= {options.DATALAKE_DEFAULT_LAKE.key: lake.name} if len(self.lakes) > 1 and lake is self.lake else {}
+        return LakeRecord(
+            format=lake.format,
+            place=self._place(lake),
+            settings={**first, **{f"{prefix}{k}": v for k, v in {**own, **lake.defaults}.items()}},
+            defaults={f"{prefix}{k}": v for k, v in self._plugin(lake.format).defaults(self._folder(lake)).items()},
+        )
+
+    def missing(self, recorded: Mapping[str, LakeRecord]) -> dict[str, str]:
+        """Lakes of a backup that are not configured, or would be made anew in another place -> the lines that
+        lakeward.toml needs. A place that the configuration names is taken as it is: lakes move."""
+        return {name: as_toml(lake.all_settings) for name, lake in recorded.items() if self._is_missing(name, lake)}
+
+    def _is_missing(self, name: str, recorded: LakeRecord) -> bool:
+        lake = self.lakes.get(name)
+        if lake is None or lake.format != recorded.format:
+            return True
+        by_default = self._plugin(lake.format).place(self._plugin(lake.format).defaults(self._folder(lake)))
+        return self._place(lake) == by_default != recorded.place
+
+    def _place(self, lake: LakeConfig) -> str:
+        plugin = self._plugin(lake.format)
+        return plugin.place({**plugin.defaults(self._folder(lake)), **lake.settings})
+
     def move_forward(self) -> None:
         """The folder is a restored copy: its catalog may name metadata files that the tables have outgrown since. Safe
         to repeat. Raises `LakeHistoriesDiffer`, `LakeUnavailable`, before any pointer moves."""
@@ -145,8 +180,7 @@ class ServerLakes:
     def _check_places(self) -> None:
         known: dict[tuple[str, str], str] = {}
         for name, lake in self.lakes.items():
-            plugin = self._plugin(lake.format)
-            place = plugin.place({**plugin.defaults(self._folder(lake)), **lake.settings})
+            place = self._place(lake)
             other = known.setdefault((lake.format, place), name)
             if other != name:
                 reason = f"it is where lake {other} is ({place or 'by default'}): two sides would write one lake table"

@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from lakeward.server.door.httpdoor import HttpDoor, bind_listener
 from lakeward.server.door.interpreter import keep_loaded, share_turns
 from lakeward.server.door.loglimit import LogLimit
 from lakeward.server.lakes import ServerLakes
+from lakeward.server.restored import load_mark, remove_mark
 from lakeward.server.services import Services
 from lakeward.server.settings import ServerSettings
 from lakeward.server.show.history import HISTORY_FILE, SAMPLE_S, History
@@ -63,7 +65,11 @@ class LakewardServer:
         """`clock` and `store_options` are for programs that hurt the server on purpose: time that jumps, a disk that is
         full.
         """
-        self.config, self.settings = config, ServerSettings.of(config)
+        self.settings = ServerSettings.of(config)
+        self._restored = load_mark(self.settings.data)
+        if self._restored is not None:
+            config = config.with_arguments({options.SERVER_RESTORED.key: "true"})
+        self.config = config
         if not is_loopback(self.settings.host) and self.settings.tls is None:
             log.warning(
                 "tokens travel readable to %s: set server.tls.cert and server.tls.key, or put TLS in front",
@@ -106,11 +112,17 @@ class LakewardServer:
         self._flight = flight = FlightDoor(self.config, self.settings, store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
         coordinator_options = CoordinatorOptions.from_config(
-            self.config, flight_uri=self.flight_uri, addresses=lakes.addresses(self.url)
+            self.config,
+            flight_uri=self.flight_uri,
+            addresses=lakes.addresses(self.url),
+            lakes_missing={} if self._restored is None else lakes.missing(self._restored.lakes),
         )
         coordinator = Coordinator(state, store, lakes, clock, coordinator_options)
+        coordinator.lakes.when_met = partial(remove_mark, self.settings.data)
         coordinator.open()
         self._stack.callback(coordinator.close)
+        if self.config.get(options.SERVER_RESTORED):
+            coordinator.lakes.read_restored()
         coordinator.start()
         federation = Federation(coordinator)
         self._stack.callback(federation.adoptions.thread.stop)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.config import Config
 from lakeward.config.lake import LakeConfig
+from lakeward.config.sources import Setting
 from lakeward.errors import (
     InvalidAlter,
     InvalidConfig,
@@ -467,7 +469,7 @@ def test_two_lakes_that_are_one_place_are_refused(world: CoordinatorWorld) -> No
 def test_a_lake_that_is_configured_no_more_stops_the_start(world: CoordinatorWorld) -> None:
     world.create(table__datalake__lakes=BOTH)
     before = world.options
-    with pytest.raises(InvalidConfig, match=r"lakes\.finance.*table db\.t has a side in it"):
+    with pytest.raises(InvalidConfig, match=r"table db\.t is in lake finance, which is not configured"):
         world.set_options(lakes={"default": world.options.lakes["default"]})
     world.set_options(lakes=before.lakes)
     assert state(world, FINANCE) is TableState.SCHEDULED
@@ -483,7 +485,9 @@ def test_a_new_table_keeps_the_servers_default_lake(tmp_path: Path) -> None:
     assert made.descriptor.properties["table.datalake.lakes"] == "finance"
     assert world.coordinator.table_status(PATH).side == FINANCE
     assert world.coordinator.table_status(old.path).side == DEFAULT_SIDE
-    world.set_options(lakes=only)
+    with pytest.raises(InvalidConfig, match=r'table db\.old is in lake default, .* needs: datalake\.format = "memory"'):
+        world.set_options(lakes=only)
+    world.set_options(lakes=only, config=Config([Setting("datalake.enabled", "false", "argument")]))
     assert world.coordinator.table_status(old.path).state is TableState.DISABLED
     assert state(world, FINANCE) is TableState.SCHEDULED
     world.close()

@@ -24,7 +24,8 @@ def serve(
     data: Annotated[Path | None, typer.Option(help="Data folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
     restored: Annotated[
-        bool, typer.Option("--restored", help="The data folder is a restored copy, older than its lake.")
+        bool,
+        typer.Option("--restored", help="The data folder is an older copy (a restored backup says so itself)."),
     ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any option, as key=value; may be repeated.")

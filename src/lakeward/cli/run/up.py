@@ -47,6 +47,10 @@ def up(
     pool: Annotated[
         str | None, typer.Option(help="The job's pool, and that of tables which name none; hudi has Hudi's own code.")
     ] = None,
+    restored: Annotated[
+        bool,
+        typer.Option("--restored", help="The data folder is an older copy (a restored backup says so itself)."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Say the address as JSON on standard output once it is up.")
     ] = False,
@@ -62,7 +66,7 @@ def up(
     config = resolve()
     data = data or Path(config.get(options.SERVER_DATA_DIR))
     port = port or config.get(options.SERVER_PORT)
-    supervisor = Supervisor(data, choose_port(port), slots, master, lake=format, pool=pool)
+    supervisor = Supervisor(data, choose_port(port), slots, master, lake=format, pool=pool, restored=restored)
     try:
         url = supervisor.start()
         if supervisor.port != port:
@@ -117,6 +121,7 @@ class Supervisor:
         patience_s: float = PATIENCE_S,
         lake: str | None = None,
         pool: str | None = None,
+        restored: bool = False,
     ) -> None:
         self.data, self.port = data, port
         ready = data / READY
@@ -133,6 +138,7 @@ class Supervisor:
             str(ready),
             *_lake_setting(lake),
             *([] if pool is None else ["--set", f"{options.TABLE_DATALAKE_POOL.key}={pool}"]),
+            *(["--restored"] if restored else []),
         ]
         self.server = Child("server", serve, logs / "server.log")
         self.url = f"http://127.0.0.1:{port}"

@@ -6,9 +6,11 @@ generation.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from lakeward.config import options as keys
-from lakeward.config.tables import DEFAULT_LAKE, lakes_of
+from lakeward.config.lake import LakeConfig
+from lakeward.config.tables import DEFAULT_LAKE, sides_named
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeFigures, LakeSide
@@ -24,12 +26,18 @@ from lakeward.errors import (
 )
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
-from lakeward.model.side import changelog_side
 from lakeward.model.state import TableState
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.lakes import LakeStatus
 from lakeward.spi.lakename import lake_named
 
 _S = TableState
+
+MOST_NAMED = 5
+"""Tables that an error names before it counts them."""
+
+READ_AT_START_S = 20.0
+"""How long a start on a restored folder may be held up by its lakes: `lakeward up` waits a minute for its server."""
 
 
 class Lakes:
@@ -37,6 +45,9 @@ class Lakes:
         self._board, self._commits = board, commits
         self.trouble: dict[str, str] = {}
         """Name -> why it does not answer."""
+
+        self.when_met: Callable[[], None] = lambda: None
+        """Called on a restored folder once every side's lake was read: it is as new as they are."""
 
     def check(self) -> None:
         """At start. A wrong configuration is raised; a lake that does not answer is remembered
@@ -47,22 +58,17 @@ class Lakes:
             self._check(name)
 
     def _check_named(self) -> None:
-        """A side whose lake is no longer configured: its rows would go from the log unseen."""
+        """Tables whose lake is not configured: nothing would reach it, and the log would let go of their rows. Not
+        checked where `datalake.enabled` = false switches every lake off."""
+        options = self._board.options
+        if options.config.get(keys.DATALAKE_ENABLED) is False:
+            return
         with self._board.lock:
-            records = list(self._board.tables.values())
-        known = self._board.options.configured
-        for record in records:
-            properties = record.info.descriptor.properties
-            changes = changelog_side(properties)
-            named = [*lakes_of(properties), *([changes.lake] if changes else ())]
-            is_off = properties.get(keys.TABLE_DATALAKE_ENABLED.key, "").lower() == "false"
-            for name in () if is_off else [n for n in named if n not in known]:
-                reason = f"table {record.info.path} has a side in it, and it is not configured; put it back, and take "
-                wanted = f"{keys.TABLE_DATALAKE_LAKES.key}, {keys.TABLE_DATALAKE_CHANGELOG.key}"
-                raise InvalidConfig(
-                    where=f"lakes.{name}",
-                    reason=f"{reason}it from the table's properties first ({wanted})",
-                )
+            tables = [record.info for record in self._board.tables.values()]
+        for name, used_by in _lakes_in_use(tables).items():
+            needed = options.lakes_missing.get(name) or _needed(name, options.configured.get(name), used_by)
+            if needed is not None:
+                raise _missing(name, [t.path for t in used_by], needed)
 
     def listed(self) -> list[LakeStatus]:
         """Every lake that is configured, the one of tables that name none first."""
@@ -117,9 +123,27 @@ class Lakes:
             self.trouble[name] = str(error)
 
     def pause_restored(self) -> None:
-        """A restored folder may be behind its lake: no writes to a table before its lake has said where it stands."""
+        """A restored folder may be behind its lakes: no writes to a table before each of them has said where it
+        stands."""
         for side in self.unseen():
-            self._board.hot.pause_writes(side.info, "the data folder was restored, and its lake has not been read yet")
+            self._hold_writes(side)
+
+    def read_restored(self) -> None:
+        """Before a restored folder is served: lakes that answer are read, so that writes wait for the others alone."""
+        until = self._board.clock.monotonic() + READ_AT_START_S
+        for side in self.unseen():
+            if side.options.lake not in self.trouble and self._board.clock.monotonic() < until:
+                self.read(side)
+        self._tell_met()
+
+    def _hold_writes(self, side: LakeSide) -> None:
+        lake, error = side.name.lake, (side.lake_error or {}).get("message") or self.trouble.get(side.options.lake)
+        reason = f"the data folder was restored from a backup, and lake {lake} has not said yet how far it is"
+        self._board.hot.pause_writes(side.info, f"{reason} ({error})" if error else reason)
+
+    def _tell_met(self) -> None:
+        if self._board.options.restored and not self.unseen():
+            self.when_met()
 
     def unseen(self) -> list[LakeSide]:
         """Sides whose lake was not read since start: overdue ones first."""
@@ -152,6 +176,7 @@ class Lakes:
         except LakewardError as error:
             self._note(side, error)
             return False
+        self._tell_met()
         return True
 
     def refresh_figures(self, side: LakeSide) -> None:
@@ -222,11 +247,51 @@ class Lakes:
     def _note(self, side: LakeSide, error: LakewardError) -> None:
         with self._board.change():
             side.lake_error = to_wire(error)
-            if isinstance(error, LakeMetadataGone) and not side.lake_seen:
+            if self._board.options.restored and not side.lake_seen:
+                self._hold_writes(side)
+            elif isinstance(error, LakeMetadataGone) and not side.lake_seen:
                 # A restored catalog: the lake may hold offsets that this log would give to other rows.
                 self._board.hot.pause_writes(side.info, str(error))
             if isinstance(error, LakeError) and not isinstance(error, LakeUnavailable):
                 side.reason = str(error)
+
+
+def _lakes_in_use(tables: Iterable[TableInfo]) -> dict[str, list[TableInfo]]:
+    """Lake -> tables that have a side in it; those that were made without a lake, or had it switched off, have none."""
+    used: dict[str, list[TableInfo]] = {}
+    for table in tables:
+        properties = table.descriptor.properties
+        sides = sides_named(properties)
+        if properties.get(keys.TABLE_DATALAKE_ENABLED.key, "").lower() == "false":
+            continue
+        for name in {side.lake for side in sides if side.lake != DEFAULT_LAKE or format_of(table)}:
+            used.setdefault(name, []).append(table)
+    return used
+
+
+def format_of(table: TableInfo) -> str | None:
+    """What a table took from its server at birth; None: that had no lake."""
+    return table.descriptor.properties.get(keys.TABLE_DATALAKE_FORMAT.key)
+
+
+def _needed(name: str, lake: LakeConfig | None, tables: Sequence[TableInfo]) -> str | None:
+    """The lines that lakeward.toml lacks for these tables of a lake."""
+    if name != DEFAULT_LAKE:
+        return f"[lakes.{name}]" if lake is None else None
+    others = {format_of(table) for table in tables} - {None if lake is None else lake.format}
+    return next((f'{keys.DATALAKE_FORMAT.key} = "{name}"' for name in others), None)
+
+
+def _missing(name: str, paths: Sequence[TablePath], lines: str) -> InvalidConfig:
+    shown = ", ".join(map(str, sorted(paths)[:MOST_NAMED]))
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    them = f"tables {shown}{more} are" if len(paths) > 1 else f"table {shown} is"
+    short = "" if name == DEFAULT_LAKE else f", unless you take it from {keys.TABLE_DATALAKE_LAKES.key} first"
+    return InvalidConfig(
+        where=f"lakes.{name}",
+        reason=f"{them} in lake {name}, which is not configured as it was; lakeward.toml needs: {lines}{short}. "
+        f"{keys.DATALAKE_ENABLED.key} = false starts without any lake: nothing is tiered then, and the log is kept",
+    )
 
 
 def check_not_behind(name: str, committed: OffsetMap, base: LakeBase) -> None:
