@@ -65,5 +65,5 @@ def test_the_command_on_spark_names_a_row_that_another_engine_deleted(client: Cl
     assert told["totals"]["gaps"] == 1
     assert told["holds"] is False
     assert {**told, "checked_at_ms": 0} == {
-        **encode(replace(here, checked_at_ms=0)), "totals": here.totals, "holds": False
+        **encode(replace(here, checked_at_ms=0)), "totals": here.totals, "verdict": "DOES NOT HOLD", "holds": False
     }  # fmt: skip

@@ -49,7 +49,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Checks that every row is in the lake exactly once, against ledger and hot store. Exit code 1 when anything is
-    wrong.
+    wrong, or when nothing of a lake table could be checked.
 
     Example: lakeward verify shop.orders --deep"""
     from lakeward.verify import verify_table
@@ -71,13 +71,13 @@ def verify(
                 for side in _sides(plugin, path, lake)
             ]
     if as_json:
-        print_json([{**encode(c), "totals": c.totals, "holds": c.holds} for c in certificates])
+        print_json([{**encode(c), "totals": c.totals, "verdict": c.verdict, "holds": c.holds} for c in certificates])
     else:
         for certificate in certificates:
             print_certificate(certificate)
         if len(certificates) > 1:
             print(_summary(certificates))
-    if not all(c.holds for c in certificates):
+    if any(c.is_failure for c in certificates):
         raise typer.Exit(1)
 
 
@@ -97,10 +97,18 @@ def _progress() -> Iterator[Callable[[TablePath, Checked], None]]:
 
 
 def _summary(certificates: Sequence[Certificate]) -> str:
-    broken = [c.table for c in certificates if not c.holds]
+    from lakeward.verify.certificate import CertificateVerdict
+
     rows = sum(c.rows for c in certificates)
-    verdict = "all hold" if not broken else f"{len(broken)} DO NOT HOLD: {', '.join(broken)}"
-    return f"{counted(len(certificates), 'table')}, {counted(rows, 'row')}: {verdict}"
+    parts = []
+    for verdict, words in (
+        (CertificateVerdict.BROKEN, "DO NOT HOLD"),
+        (CertificateVerdict.NOT_CHECKED, "NOT CHECKED"),
+        (CertificateVerdict.PARTLY_CHECKED, "partly checked"),
+    ):
+        if tables := [c.table for c in certificates if c.verdict is verdict]:
+            parts.append(f"{len(tables)} {words}: {', '.join(tables)}")
+    return f"{counted(len(certificates), 'table')}, {counted(rows, 'row')}: {'; '.join(parts) or 'all hold'}"
 
 
 def _sides(plugin: HotPlugin, path: TablePath, lake: str | None) -> Sequence[SideName | None]:
@@ -154,9 +162,8 @@ def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) ->
 
 def print_certificate(certificate: Certificate) -> None:
     totals = certificate.totals
-    verdict = "holds" if certificate.holds else "DOES NOT HOLD"
     lake = "" if certificate.side is None else f" ({certificate.side})"
-    print(f"{certificate.table}{lake}: {verdict}")
+    print(f"{certificate.table}{lake}: {certificate.verdict}")
     print(
         f"  checked {moment(certificate.checked_at_ms)} UTC, lake snapshot {certificate.snapshot_id or '-'}, table "
         f"{certificate.table_id}"

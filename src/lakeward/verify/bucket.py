@@ -110,7 +110,7 @@ def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeR
 
 
 def _beyond_log(task: BucketTask, kept: OffsetRange) -> Iterator[str]:
-    if min(kept.start, task.committed) > 0:
+    if min(kept.start, task.committed) > task.floor:
         yield task.not_checked(
             f"values of offsets below {min(kept.start, task.committed)}", "the log no longer holds them"
         )

@@ -16,6 +16,17 @@ SHOWN = 10
 """How many offsets a finding names."""
 
 
+class CertificateVerdict(StrEnum):
+    """The result of a verification. Only a table that was checked completely `holds`."""
+
+    HOLDS = "holds"
+    PARTLY_CHECKED = "partly checked, no fault found"
+    NOT_CHECKED = "NOT CHECKED"
+    """No bucket could be checked. Rows may have been counted."""
+
+    BROKEN = "DOES NOT HOLD"
+
+
 class FindingKind(StrEnum):
     LEDGER_GAP = "ledger-gap"
     LEDGER_OVERLAP = "ledger-overlap"
@@ -58,7 +69,7 @@ class BucketReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """`beyond` says in words what could not be checked and why; `orphans` are files of ours that nothing references."""
+    """`beyond` says what could not be checked and why; `orphans` are files of ours that nothing references."""
 
     table: str
     table_id: str
@@ -74,17 +85,35 @@ class Certificate:
     side: SideName | None = None
     """Of a table that names its lakes."""
 
+    only_counted: int = 0
+    """Rows of a table whose buckets could not be checked: their number is right, and nothing more is known."""
+
     @property
     def all_findings(self) -> tuple[Finding, ...]:
         return (*self.findings, *(f for b in self.buckets for f in b.findings))
 
     @property
+    def verdict(self) -> CertificateVerdict:
+        if self.all_findings:
+            return CertificateVerdict.BROKEN
+        if not self.beyond:
+            return CertificateVerdict.HOLDS
+        return CertificateVerdict.PARTLY_CHECKED if self.buckets else CertificateVerdict.NOT_CHECKED
+
+    @property
     def holds(self) -> bool:
-        return not self.all_findings
+        return self.verdict is CertificateVerdict.HOLDS
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether `lakeward verify` ends with exit code 1: a fault, or rows of ours of which none was checked."""
+        return self.verdict is CertificateVerdict.BROKEN or (
+            self.verdict is CertificateVerdict.NOT_CHECKED and self.only_counted > 0
+        )
 
     @property
     def rows(self) -> int:
-        return sum(b.rows for b in self.buckets)
+        return self.only_counted + sum(b.rows for b in self.buckets)
 
     def count(self, *kinds: FindingKind) -> int:
         return sum(f.count for f in self.all_findings if f.kind in kinds)

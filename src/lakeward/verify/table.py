@@ -170,8 +170,8 @@ def _load_floors(plugin: HotPlugin, side: SideName, path: TablePath) -> Mapping[
 def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[Checked], None]) -> Certificate:
     retained = ground.lake.snapshots()
     findings = [*_check_head(ground.lake), *_check_ledger(ground, retained)]
-    tasks, foreign, counted = _tasks(ground)
-    reports = tuple(_told(run(tasks), len(tasks), tell))
+    work = _plan_work(ground)
+    reports = tuple(_told(run(work.tasks), len(work.tasks), tell))
     orphans = _orphans(ground)
     ground.opened.lease.check()
     table = ground.opened.table
@@ -181,13 +181,14 @@ def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[C
         snapshot_id=ground.snapshot_id,
         deep=ground.depth.values,
         buckets=reports,
-        findings=(*findings, *foreign),
-        beyond=tuple(b for r in reports for b in r.beyond),
+        findings=(*findings, *work.findings),
+        beyond=(*(b for r in reports for b in r.beyond), *work.beyond),
         orphan_files=orphans[0],
         orphan_bytes=orphans[1],
         checked_at_ms=clock.now_ms(),
-        notes=(*_notes(ground, retained), *counted),
+        notes=tuple(_notes(ground, retained)),
         side=ground.opened.request.side,
+        only_counted=work.only_counted,
     )
 
 
@@ -216,11 +217,21 @@ def _told(reports: Iterable[BucketReport], count: int, tell: Callable[[Checked],
         yield report
 
 
-def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]:
+@dataclass(frozen=True)
+class _Work:
+    """The buckets to check, and what is known of rows that belong to none of them."""
+
+    tasks: Sequence[BucketTask] = ()
+    findings: Sequence[Finding] = ()
+    beyond: Sequence[str] = ()
+    only_counted: int = 0
+
+
+def _plan_work(ground: _Ground) -> _Work:
     """A bucket is checked up to where the ledger or the lake says it was committed, whichever is higher; one that only
-    the lake's files name, up to nothing. Beside them what rows of no bucket tell, and what could only be counted."""
+    the lake's files name, up to nothing. Beside them what rows of no bucket tell, and which rows were only counted."""
     if ground.snapshot_id is None or ground.opened.pinned is None:
-        return [], [], []
+        return _Work()
     table, depth = ground.hot_table, ground.depth
     bounds = ground.opened.hot.freeze(table)
     try:
@@ -252,15 +263,13 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
     ]
     unplaced = [f for f in files if f.offsets is None]
     if unplaced and not ground.opened.table.is_pk and not ground.opened.pinned.has_offsets:
-        return [], *_count_all(ground, tasks, unplaced)
+        return _count_all(ground, tasks, unplaced)
     if adopted is not None:
-        return tasks, *_count_adopted(ground, adopted)
-    return tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else [], []
+        return _Work(tasks, *_count_adopted(ground, adopted))
+    return _Work(tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else ())
 
 
-def _count_all(
-    ground: _Ground, tasks: Sequence[BucketTask], unplaced: Sequence[LakeFile]
-) -> tuple[list[Finding], list[str]]:
+def _count_all(ground: _Ground, tasks: Sequence[BucketTask], unplaced: Sequence[LakeFile]) -> _Work:
     """A log table whose rows do not say their offsets, after another engine rewrote files of it: its rows are counted
     as a whole."""
     assert ground.snapshot_id is not None
@@ -270,15 +279,16 @@ def _count_all(
     try:
         rows = sum(b.num_rows for b in ground.opened.pinned.scan(ground.snapshot_id, columns=[OFFSET]))
     except LakeError as error:
-        return [Finding(kind=FindingKind.UNREADABLE, words=str(error))], []
-    told = f"another engine wrote {len(unplaced)} of its files, and rows of this lake table do not say their offsets"
-    note = f"{rows:,} rows were counted and none compared: {told}"
+        return _Work(findings=[Finding(kind=FindingKind.UNREADABLE, words=str(error))])
+    why = f"another engine wrote {len(unplaced)} of its files, and rows of this lake table do not store their offsets"
+    note = f"{rows:,} rows, which were counted and not compared ({why})"
     if rows == expected:
-        return [], [note]
+        return _Work(beyond=[note], only_counted=rows)
     kind = FindingKind.MISSING if rows < expected else FindingKind.STRAY
     words = f"{rows} rows are in the lake where {expected} should be"
     files = tuple(f.path for f in unplaced)[:SHOWN]
-    return [Finding(kind=kind, words=words, count=abs(rows - expected), files=files)], [note]
+    finding = Finding(kind=kind, words=words, count=abs(rows - expected), files=files)
+    return _Work(findings=[finding], beyond=[note], only_counted=rows)
 
 
 def _count_adopted(ground: _Ground, adopted: AdoptedRows) -> tuple[list[Finding], list[str]]:
@@ -290,8 +300,10 @@ def _count_adopted(ground: _Ground, adopted: AdoptedRows) -> tuple[list[Finding]
         rows = sum(batch.num_rows for _, batch in scanned)
     except LakeError as error:
         return [Finding(kind=FindingKind.UNREADABLE, words=str(error))], []
+    if rows == adopted.rows == 0:
+        return [], []
     if rows == adopted.rows:
-        return [], [f"{rows:,} rows from before the table was adopted were counted and none compared"]
+        return [], [f"{rows:,} rows from before the table was adopted, which were counted and not compared"]
     kind = FindingKind.MISSING if rows < adopted.rows else FindingKind.STRAY
     words = f"{rows} rows are from before the table was adopted, and {adopted.rows} were there then"
     return [Finding(kind=kind, words=words, count=abs(rows - adopted.rows))], []

@@ -19,7 +19,7 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.hot import HotPlugin
 from lakeward.verify import verify_table
-from lakeward.verify.certificate import Certificate, FindingKind
+from lakeward.verify.certificate import Certificate, CertificateVerdict, FindingKind
 from lakeward_testing.lakes.suite import B0, B1, row
 from lakeward_testing.scripted_log import ScriptedLog
 from tests.kit.iceberg.folder import folder_lake
@@ -93,15 +93,21 @@ def test_every_row_is_compared_by_its_offset(plugin: Plugin) -> None:
     assert [(b.rows, b.compared) for b in certificate.buckets] == [(10, 10), (2, 2)]
 
 
-@pytest.mark.parametrize(("gone", "holds"), [("id = 7", False), ("id = 99", True)])
-def test_after_a_rewrite_by_others_rows_are_counted(plugin: Plugin, gone: str, holds: bool) -> None:
+@pytest.mark.parametrize(
+    ("gone", "verdict"), [("id = 7", CertificateVerdict.BROKEN), ("id = 99", CertificateVerdict.NOT_CHECKED)]
+)
+def test_rows_that_are_only_counted_after_a_foreign_rewrite_are_not_said_to_hold(
+    plugin: Plugin, gone: str, verdict: CertificateVerdict
+) -> None:
     table = plugin.lake.connection.load(plugin.log.table.path)
     rows = table.scan(row_filter=f"not ({gone})").to_arrow()
     table.overwrite(rows)
     certificate = plugin.verify()
-    assert certificate.holds is holds
+    assert (certificate.verdict, certificate.holds, certificate.is_failure) == (verdict, False, True)
     assert certificate.buckets == ()
-    assert [(f.kind, f.count) for f in certificate.findings] == ([] if holds else [(FindingKind.MISSING, 1)])
-    assert certificate.notes[-1].startswith(
-        f"{rows.num_rows} rows were counted and none compared: another engine wrote"
+    assert certificate.rows == rows.num_rows
+    missing = [(FindingKind.MISSING, 1)] if verdict is CertificateVerdict.BROKEN else []
+    assert [(f.kind, f.count) for f in certificate.findings] == missing
+    assert certificate.beyond[-1].startswith(
+        f"{rows.num_rows} rows, which were counted and not compared (another engine wrote"
     )

@@ -33,7 +33,7 @@ from lakeward.protocol.operate import AdoptTable
 from lakeward.protocol.tables import AlterTable, TableAnswer
 from lakeward.spi.registry import load_lake
 from lakeward.verify import verify_table
-from lakeward.verify.certificate import Certificate
+from lakeward.verify.certificate import Certificate, CertificateVerdict
 from lakeward_testing.faults import Faults
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.kit.iceberg.engines import read_duckdb
@@ -122,7 +122,7 @@ def test_rows_of_others_stay_and_every_reader_sees_them_with_ours(
     assert [str(c.type) for c in table.schema.columns] == ["BIGINT", "STRING", "ARRAY<STRING>", PLACE, "DECIMAL(10, 2)"]
     assert ids(world) == theirs
     assert {r["at"]["x"] for r in world.read(NAME).to_table().to_pylist() if r["id"] < 5} == {1.5}
-    assert verified(world).holds
+    assert verified(world).verdict is CertificateVerdict.NOT_CHECKED
     for wave in range(3):
         world.append(NAME, rows(*range(100 * wave, 100 * wave + 6), region=("north", "east", "south")[wave]))
         world.tier(NAME)
@@ -136,8 +136,8 @@ def test_rows_of_others_stay_and_every_reader_sees_them_with_ours(
     assert {planned[path].sort_order_id for path in planned.keys() - files} == {0}
     assert [f.name for f in loaded(world).schema().fields] == ["id", "region", "tags", "at", "price"]
     certificate = verified(world)
-    assert certificate.holds, certificate
-    assert "10 rows from before the table was adopted were counted" in " ".join(certificate.notes)
+    assert certificate.verdict is CertificateVerdict.PARTLY_CHECKED, certificate
+    assert "10 rows from before the table was adopted, which were counted" in " ".join(certificate.beyond)
 
 
 def test_the_past_is_read_from_before_and_after_the_adoption(
@@ -167,8 +167,8 @@ def test_rows_that_others_deleted_by_key_stay_deleted(world: InProcessLakeward, 
         world.tier(NAME)
     assert ids(world) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 20]
     certificate = verified(world)
-    assert certificate.holds, certificate
-    assert certificate.notes[0].startswith("8 rows from before the table was adopted")
+    assert certificate.verdict is CertificateVerdict.PARTLY_CHECKED, certificate
+    assert certificate.beyond[0].startswith("8 rows from before the table was adopted")
 
 
 def test_upkeep_leaves_their_files_and_their_last_snapshot(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
@@ -187,7 +187,7 @@ def test_upkeep_leaves_their_files_and_their_last_snapshot(world: InProcessLakew
     assert files <= {t.file.file_path for t in loaded(world).scan().plan_files()}
     assert len(ids(world)) == 10 + 13
     certificate = verified(world)
-    assert certificate.holds, certificate
+    assert certificate.verdict is CertificateVerdict.PARTLY_CHECKED, certificate
     tag = loaded(world).metadata.refs["lakeward-adopted"]
     assert loaded(world).scan(snapshot_id=tag.snapshot_id).to_arrow().num_rows == 10
     assert {r["id"] for r in world.changes(NAME).to_table().to_pylist()} == {*range(12), 50}
@@ -204,12 +204,12 @@ def test_a_rewrite_by_others_is_counted_with_the_rows_from_before(
     engine = IcebergForeignEngine(lake.connection.catalog, PATH)
     engine.rewrite()
     engine.expire()
-    assert verified(world).holds
+    assert verified(world).verdict is CertificateVerdict.NOT_CHECKED
     world.append(NAME, [{"id": 14}])
     world.tier(NAME)
     assert ids(world) == [*range(10), 11, 12, 13, 14]
     certificate = verified(world)
-    assert certificate.holds, certificate
+    assert certificate.verdict is CertificateVerdict.NOT_CHECKED, certificate
 
 
 def test_a_row_from_before_that_is_gone_is_found(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
@@ -266,7 +266,7 @@ def test_a_crash_while_it_is_marked_is_made_good_by_the_next_call(
     world.append(NAME, rows(1))
     world.tier(NAME)
     assert len(ids(world)) == 11 + (point != "lake.after-commit")
-    assert verified(world).holds
+    assert verified(world).verdict is CertificateVerdict.PARTLY_CHECKED
 
 
 def test_another_lake_is_refused_as_it_would_never_have_the_rows_from_before(
