@@ -60,7 +60,8 @@ def _group(name: str, head: Snap, bucket: int) -> Group:
     inputs = frozenset(f for f in head.files if f[1][0][0] == bucket)
     rows = tuple(visible(head._replace(files=inputs)))
     oldest = min((age for f, age in head.ages if f in inputs), default=0)
-    return Group(inputs, (f"{name}.{bucket}.0", rows) if rows else None, oldest)
+    applied = frozenset(d for d in head.dels if d[0] in inputs)
+    return Group(inputs, (f"{name}.{bucket}.0", rows) if rows else None, oldest, applied)
 
 
 def _write(s: State, i: int) -> Steps:
@@ -100,13 +101,9 @@ def _request(lake: Lake, s: State, comp: Compaction, groups: tuple[Group, ...], 
         dels = comp.req.dels
     assert comp.base is not None
     sequence = comp.planned if lake.r.planned_sequence else None
-    return Req(
-        "compact",
-        s.head,
-        s.tag,
-        base.token if lake.r.copy_token else comp.name,
-        base.offs if lake.r.copy_head else comp.base.offs,
-        base.fence,
+    token = base.token if lake.r.copy_token else comp.name
+    req = lake.request("compact", s, base, token, base.offs if lake.r.copy_head else comp.base.offs)
+    return req._replace(
         add=frozenset(g.output for g in groups if g.output),
         drop=frozenset(f for g in groups for f in g.inputs),
         dels=dels,
@@ -118,7 +115,8 @@ def _carried_over(group: Group, dels: frozenset[Delete]) -> list[Delete]:
     """Rows of its output that were deleted from its inputs since they were read."""
     if group.output is None:
         return []
-    return [(group.output, row) for f, row in dels if f in group.inputs and row in group.output[1]]
+    late = dels - group.applied
+    return [(group.output, row) for f, row in late if f in group.inputs and row in group.output[1]]
 
 
 def _throw_away(s: State, i: int) -> State:

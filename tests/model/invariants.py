@@ -27,10 +27,17 @@ class Invariants:
             raise Violation(f"coordinator's committed offset went back from {old.committed} to {s.committed}")
         if s.landed & s.gave_up and not s.flags & {"dbloss", "rolled"}:
             raise Violation(f"round {min(s.landed & s.gave_up)} is in the lake and its job was told it is not")
+        if s.resync is None and s.told & s.head_snap().harm and not self._is_to_learn(s):
+            raise Violation("a resync counts as done, and a bucket of it was never compared")
         for flag in s.flags:
             if flag[0] == "!":
                 raise Violation(flag[2:])
         self._check_recovery(s)
+
+    def _is_to_learn(self, s: State) -> bool:
+        """Will the coordinator read in the lake that a resync is not done?"""
+        base = self.lake.reconcile(s)
+        return base is not None and base.is_resyncing and base.generation > s.generation
 
     def _check_snapshots(self, s: State) -> None:
         for n in s.snaps:
@@ -42,14 +49,17 @@ class Invariants:
 
     def _check_recovery(self, s: State) -> None:
         """Progress: an undisturbed fresh job completes a clean round, and every orphan can then be removed."""
-        key = (s.ends, s.cut, s.snaps, s.head, s.tag, s.files, s.intents, s.closed, s.committed)
+        key = (s.ends, s.cut, s.generation, s.resync, s.snaps, s.head, s.tag, s.files, s.intents, s.closed, s.committed)
         if key in self.recovered or "rolled" in s.flags:
             return
         self.recovered.add(key)
         t = self._fresh_round(s)
         head = t.head_snap()
         before = self.lake.reconcile(s)
-        ends = t.ends if before is None else stop(self.lake, t, before.offs, t.cut)
+        asked = before is not None and self.lake.adopt(s, before).resync is not None
+        if asked and head.harm & s.told:
+            raise Violation("no clean resync can be completed from here")
+        ends = t.ends if before is None or asked else stop(self.lake, t, before.offs, t.cut)
         wrong = self.lake.wrong(head) or ("offsets stand still" if head.offs != ends else None)
         if wrong:
             raise Violation(f"no clean round can be completed from here: the next one gives {wrong}")
@@ -72,7 +82,7 @@ class Invariants:
         base = self.lake.reconcile(t)
         if base is None:
             raise Violation("stuck: reports a rollback that never happened")
-        if base.offs == t.ends:
+        if base.offs == t.ends and self.lake.adopt(t, base).resync is None:
             return t
         planned = plan(self.lake, t, 0, t.cut)
         assert planned is not None

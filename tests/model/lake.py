@@ -57,7 +57,8 @@ class Lake:
         return sorted(rows)
 
     def _wrong(self, n: Snap) -> str | None:
-        rows, want = visible(n), self.expected(n.offs)
+        harmed = {bucket for bucket, _ in n.harm}
+        rows, want = ([row for row in of if row[0] not in harmed] for of in (visible(n), self.expected(n.offs)))
         if rows == want:
             return None
         if len(set(rows)) < len(rows):
@@ -82,7 +83,7 @@ class Lake:
         token = base.token
         if token is None:  # a Flink job's snapshot
             token = f"snapshot {base.id}" if self.r.any_token else next((n.token for n in chain if n.token), None)
-        return Base(base.offs, token, base.fence)
+        return Base(base.offs, token, base.fence, base.generation, base.is_resyncing)
 
     def land(self, s: State, q: Req) -> State | None:
         """The catalog's side of a commit: the new state, or None for a conflict."""
@@ -107,16 +108,30 @@ class Lake:
         files, new = (head.files - q.drop) | q.add, s.nsnap + 1
         dels = frozenset(d for d in head.dels | q.dels if d[0] in files)
         n = Snap(new, s.head, q.who, q.token, q.offs, q.fence, files, dels)
+        n = n._replace(generation=q.generation, is_resyncing=q.is_resyncing, harm=head.harm - q.cured)
         if not (self.w.pk and self.w.flink):
             return n
         age = new if q.sequence is None else q.sequence
         ages = frozenset((f, a) for f, a in head.ages if f in files) | {(f, age) for f in q.add}
         return n._replace(eqs=head.eqs | {EqualityDelete(rows, new) for rows in q.eqs}, ages=ages)
 
-    def adopt(self, s: State, offs: Offsets, token: str | None) -> State:
-        """The coordinator's side of reconcile and of the coordinator commit."""
+    def adopt(self, s: State, base: Base) -> State:
+        """The coordinator's side of reconcile: which buckets a resync that it finds there has compared nobody says."""
+        left = s.resync or frozenset(range(len(s.ends)))
+        return self.record(s, base.offs, base.token, base.generation, left if base.is_resyncing else frozenset())
+
+    def record(self, s: State, offs: Offsets, token: str | None, generation: int, left: frozenset[int]) -> State:
+        """... and of the coordinator commit."""
         new = tuple(map(max, s.committed, offs)) if self.r.coord_monotone else offs
-        return s._replace(committed=new, ledger=s.ledger | {token} if token else s.ledger)
+        s = s._replace(committed=new, ledger=s.ledger | {token} if token else s.ledger)
+        if generation <= s.generation:
+            return s
+        return s._replace(generation=generation, resync=(left or None) if self.r.resync_remains else None)
+
+    def request(self, who: str, s: State, base: Base, token: str | None, offs: Offsets) -> Req:
+        """A commit of ours on this head; it copies what it does not change."""
+        is_resyncing = base.is_resyncing and self.r.resync_copied
+        return Req(who, s.head, s.tag, token, offs, base.fence, generation=base.generation, is_resyncing=is_resyncing)
 
 
 def _meet_cut(s: State, offs: Offsets) -> State:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.model.world import PK, World
-from tests.model.worlds import BASIC, COMPACTING, CUT, EQUALITY, FOREIGN, GROUPS, PK_FOREIGN, ZOMBIES
+from tests.model.worlds import BASIC, COMPACTING, CUT, EQUALITY, FOREIGN, GROUPS, PK_FOREIGN, RESYNC, ZOMBIES
 
 Mutation = tuple[World, str]
 """(world, names of the rules that are off)"""
@@ -45,6 +45,17 @@ MUTATIONS: dict[str, Mutation] = {
     "compaction: intent closed only when it landed": (COMPACTING._replace(first=1), "close_landed"),
     "stopping at a cut": (CUT._replace(gc=""), "cut_stops"),
     "looking for cuts after the log's ends": (CUT._replace(gc=""), "cut_after_ends"),
+    "resync: done when every bucket was compared": (RESYNC._replace(slots=1, rounds=1), "resync_remains"),
+    "resync: the lake says that it is not done": (RESYNC._replace(slots=1, dbloss=1), "resync_marked"),
+    "resync: ... for a report that never came": (RESYNC._replace(slots=1, kills=1), "resync_marked"),
+    "resync: a compaction copies that": (
+        RESYNC._replace(slots=1, rounds=1, compactions=1, dbloss=1),
+        "resync_copied",
+    ),
+    "resync: a second one is not served by a round of the first": (
+        RESYNC._replace(slots=1, rounds=1, fdelete=2, resyncs=2),
+        "resync_anew",
+    ),
     "fencing while a compaction runs": (COMPACTING, "fence_spares_compaction"),
     "fencing snapshot, beside a compaction": (COMPACTING, "fence"),
 }
@@ -94,6 +105,7 @@ DEEP = frozenset(
         "find looks at retained snapshots only",
         "fence ignores a rollback",
         "a loser plans again under its old round id",
+        "resync: a compaction copies that",
     }
 )
 """Their counterexamples lie behind more than 15,000 states: left to `make soak`."""

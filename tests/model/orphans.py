@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.model.lake import Lake
-from tests.model.state import Files, Intent, Removal, Req, State, Steps
+from tests.model.state import Files, Intent, Removal, State, Steps
 
 EVERYTHING = "*"
 """The owner of a sweep's intent."""
@@ -66,8 +66,9 @@ def commit_fence(lake: Lake, s: State) -> State | None:
     base = lake.reconcile(s, lake.r.fence_stops)
     if base is None or (lake.r.fence_idle and s.lease) or (lake.r.fence_spares_compaction and s.clease):
         return None
-    t = lake.land(s, Req("fence", s.head, s.tag, f"f{s.nsnap + 1}", base.offs, base.fence + 1))
-    return lake.adopt(t, base.offs, base.token) if t and lake.r.fence_adopts else t
+    req = lake.request("fence", s, base, f"f{s.nsnap + 1}", base.offs)
+    t = lake.land(s, req._replace(fence=base.fence + 1))
+    return lake.adopt(t, base) if t and lake.r.fence_adopts else t
 
 
 def orphans(s: State, intent: Intent) -> Files:

@@ -20,6 +20,9 @@ def other_steps(lake: Lake, s: State) -> Steps:
         if len(keep) < len(s.snaps):
             t = s._replace(snaps=keep)
             yield "foreign expiry", t._replace(files=s.files - (s.used() - t.used()))
+    if s.left("fdelete"):
+        for bucket in sorted({row[0] for row in visible(head)}):
+            yield f"another engine deletes the rows of bucket {bucket}", _delete(s.spend("fdelete"), head, bucket)
     if s.left("rollback"):
         yield from _roll_back(s, head)
     yield from _flink(lake, s, head)
@@ -34,8 +37,27 @@ def _rewrite(s: State, head: Snap, inputs: Files) -> State:
     ages = frozenset(a for a in head.ages if a[0] not in inputs)
     if head.ages:
         ages |= {(f, s.nsnap + 1) for f in new}
-    n = Snap(s.nsnap + 1, s.head, "foreign", None, head.offs, 0, (head.files - inputs) | new, dels, head.eqs, ages)
+    n = Snap(
+        s.nsnap + 1,
+        s.head,
+        "foreign",
+        None,
+        head.offs,
+        0,
+        (head.files - inputs) | new,
+        dels,
+        head.eqs,
+        ages,
+        harm=head.harm,
+    )
     return s._replace(snaps=(*s.snaps, n), head=n.id, nsnap=n.id, files=s.files | new)
+
+
+def _delete(s: State, head: Snap, bucket: int) -> State:
+    gone = frozenset((f, row) for f in head.files for row in f[1] if row[0] == bucket)
+    new, harm = s.nsnap + 1, head.harm | {(bucket, s.nsnap + 1)}
+    n = head._replace(id=new, parent=s.head, who="foreign", token=None, fence=0, dels=head.dels | gone, harm=harm)
+    return s._replace(snaps=(*s.snaps, n), head=n.id, nsnap=n.id)
 
 
 def _roll_back(s: State, head: Snap) -> Steps:

@@ -8,11 +8,11 @@ the transport's own retry, or the request may arrive any time later.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from operator import ge
 
 from tests.model.lake import Lake
-from tests.model.state import Base, File, Intent, Job, Offsets, Part, Req, State, Steps
+from tests.model.state import Base, File, Intent, Job, Offsets, Part, Req, State, Steps, visible
 
 
 def round_steps(lake: Lake, s: State, i: int) -> Steps:
@@ -36,7 +36,7 @@ def round_steps(lake: Lake, s: State, i: int) -> Steps:
         yield "find own round id", _find(lake, s, i)
     elif job.phase == "landed":
         assert job.req is not None
-        t = lake.adopt(s, job.req.offs, job.rnd)
+        t = lake.record(s, job.req.offs, job.rnd, job.req.generation, job.req.left)
         yield "coordinator commit, answer lost", t
         yield "coordinator commit, finish", _release(t, job).with_job(i, Job())
     if job.phase != "idle" and s.left("kills"):
@@ -45,13 +45,18 @@ def round_steps(lake: Lake, s: State, i: int) -> Steps:
 
 def plan(lake: Lake, s: State, i: int, cut: Offsets | None) -> State | None:
     base = lake.reconcile(s)
-    ends = s.ends if base is None else stop(lake, s, base.offs, cut)
-    if base is None or base.offs == ends:
-        return None  # an error for the operator / nothing new: no round, no snapshot
+    if base is None:
+        return None  # an error for the operator
+    adopted = lake.adopt(s, base)
+    ends = stop(lake, s, base.offs, cut) if adopted.resync is None else s.ends
+    if base.offs == ends and adopted.resync is None:
+        return None  # nothing new: no round, no snapshot
     rnd = f"r{lake.w.rounds - s.left('rounds') + 1}"
-    s = lake.adopt(s.spend("rounds"), base.offs, base.token)
-    s = s._replace(lease=rnd, intents=s.intents | {Intent(rnd, base.token, base.fence)})
-    return s.with_job(i, Job("planned", rnd, base, ends))
+    s = adopted.spend("rounds")._replace(lease=rnd, intents=s.intents | {Intent(rnd, base.token, base.fence)})
+    job = Job("planned", rnd, base, ends)
+    if s.resync is not None:
+        job = job._replace(compare=s.resync, generation=max(base.generation, s.generation) + 1, head=s.head_snap())
+    return s.with_job(i, job)
 
 
 def stop(lake: Lake, s: State, offs: Offsets, cut: Offsets | None) -> Offsets:
@@ -61,17 +66,41 @@ def stop(lake: Lake, s: State, offs: Offsets, cut: Offsets | None) -> Offsets:
 
 
 def write(lake: Lake, s: State, i: int, faults: bool = True) -> Steps:
-    """Each bucket's range is cut in two; a sub-split finishes, stops short at a batch boundary, or fails."""
+    """Each bucket's range is cut in two; a sub-split finishes, stops short at a batch boundary, or fails. A bucket that
+    a resync compares is written whole or not at all."""
     job = s.jobs[i]
     assert job.base is not None
-    splits = []
+    compare, splits = job.compare or frozenset(), []
     for bucket, (lo, hi) in enumerate(zip(job.base.offs, job.ends, strict=True)):
         mid = lo + (hi - lo + 1) // 2
-        splits += [(bucket, x, y) for x, y in ((lo, mid), (mid, hi)) if x < y]
+        splits += [(bucket, x, y) for x, y in ((lo, mid), (mid, hi)) if x < y and bucket not in compare]
+    kept = _kept(compare, faults)
     for stops in product(*[range(x, y + 1) if faults else (y,) for _, x, y in splits]):
-        parts, files = _written(lake, job, splits, stops)
-        t = s._replace(files=s.files | files)
-        yield str(stops), t.with_job(i, job._replace(phase="written", parts=parts)) if parts else _give_up(t, i)
+        for whole in kept:
+            parts, files = _written(lake, job, splits, stops)
+            compared = [_compared(lake, job, bucket) for bucket in sorted(whole)]
+            parts, files = (*parts, *compared), files | {p.file for p in compared if p.file}
+            t = s._replace(files=s.files | files)
+            said = f"{stops}" + (f", compared {sorted(whole)}" if compare else "")
+            yield said, t.with_job(i, job._replace(phase="written", parts=parts)) if parts else _give_up(t, i)
+
+
+def _kept(compare: frozenset[int], faults: bool) -> list[frozenset[int]]:
+    """Which of the comparisons are through when the round ends."""
+    if not faults:
+        return [compare]
+    return [frozenset(c) for n in range(len(compare) + 1) for c in combinations(sorted(compare), n)]
+
+
+def _compared(lake: Lake, job: Job, bucket: int) -> Part:
+    """From a KV snapshot at the log's end: what the lake's snapshot lacks, and what it has too many."""
+    assert job.base is not None
+    assert job.head is not None
+    have = [row for row in visible(job.head) if row[0] == bucket]
+    want = [row for row in lake.expected(job.ends) if row[0] == bucket]
+    rows = tuple(row for row in want if row not in have)
+    file = (f"{job.rnd}.{bucket}.snapshot", rows) if rows else None
+    return Part(bucket, job.base.offs[bucket], job.ends[bucket], file, tuple(set(have) - set(want)))
 
 
 def _written(
@@ -108,13 +137,28 @@ def resolve(lake: Lake, s: State, i: int) -> State:
     if job.req and not lake.r.re_resolve:
         dels = job.req.dels
     else:
-        where = {row: f for f in s.head_snap().files | add for row in f[1]}
-        gone = [row for p in job.parts for row in p.replaced]
-        if any(row not in where for row in gone):
+        holding = s.head_snap().files | add
+        gone = {row for p in job.parts for row in p.replaced}
+        harmed = {bucket for bucket, _ in s.head_snap().harm}
+        if any(row[0] not in harmed for row in gone - {row for f in holding for row in f[1]}):
             return s.with_job(i, Job("stopped"))  # found nowhere: the round fails; recovery must still succeed
-        dels = frozenset((where[row], row) for row in gone)
-    req = Req("round", s.head, s.tag, job.rnd, tuple(new), base.fence, add, dels=dels)
-    return s.with_job(i, job._replace(phase="resolved", req=req))
+        dels = frozenset((f, row) for f in holding for row in f[1] if row in gone)
+    req = lake.request("round", s, base, job.rnd, tuple(new))._replace(add=add, dels=dels)
+    return s.with_job(i, job._replace(phase="resolved", req=_of_resync(lake, job, req)))
+
+
+def _of_resync(lake: Lake, job: Job, req: Req) -> Req:
+    """A resync begins a generation, and says which of its buckets are still to be compared."""
+    if job.compare is None or job.head is None:
+        return req
+    compared = {p.bucket for p in job.parts} & job.compare
+    left = job.compare - compared
+    return req._replace(
+        generation=job.generation,
+        is_resyncing=bool(left) and lake.r.resync_marked,
+        left=left,
+        cured=frozenset(h for h in job.head.harm if h[0] in compared),
+    )
 
 
 def _lost(lake: Lake, s: State, i: int, base: Base) -> State:

@@ -84,6 +84,15 @@ class Rules(NamedTuple):
     not_older_sequence: bool = True
     """... and not an older one: equality deletes that were applied must not apply again."""
 
+    resync_remains: bool = True
+    """A resync goes on until each of its buckets was compared, not until its first commit."""
+    resync_marked: bool = True
+    """... and the lake says so until then, for whoever does not hear the round's report."""
+    resync_copied: bool = True
+    """... in every commit of ours that comes meanwhile."""
+    resync_anew: bool = True
+    """A resync that is asked for while another one is under way is not served by a round of that one."""
+
     cut_stops: bool = True
     """A plan goes no further than a cut that the lake has not reached."""
     cut_after_ends: bool = True

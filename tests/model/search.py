@@ -100,6 +100,8 @@ def steps(lake: Lake, s: State) -> Steps:
     if s.left("cuts"):
         made = s.spend("cuts")._replace(cut=s.ends, flags=s.flags - {AT_CUT})
         yield f"a cut at {s.ends}", made.flag(AT_CUT) if s.head_snap().offs == s.ends else made
+    if s.left("resyncs") and s.head_snap().harm:
+        yield "an operator asks for a resync", _ask_resync(lake, s)
     if s.left("dbloss"):
         yield "coordinator loses its database", _lose_database(lake, s)
     yield from orphan_steps(lake, s)
@@ -109,12 +111,23 @@ def steps(lake: Lake, s: State) -> Steps:
     yield from other_steps(lake, s)
 
 
+def _ask_resync(lake: Lake, s: State) -> State:
+    """The round in work, if there is one, was planned without it: it goes on without its lease."""
+    base = lake.reconcile(s)
+    generation = max(s.generation, base.generation if base else 0) + (s.resync is not None and lake.r.resync_anew)
+    every = frozenset(range(len(s.ends)))
+    return s.spend("resyncs")._replace(generation=generation, resync=every, lease=None, told=s.head_snap().harm)
+
+
 def _lose_database(lake: Lake, s: State) -> State:
     return s.spend("dbloss")._replace(
         lease=None,
         clease=None,
         committed=(0,) * len(s.ends),
         ledger=frozenset(),
+        generation=0,
+        resync=None,
+        told=s.told if s.head_snap().generation else frozenset(),
         closed=frozenset(),
         gc=None,
         intents=s.intents if lake.r.durable_intents else frozenset(),

@@ -20,6 +20,8 @@ Offsets = tuple[int, ...]
 """Per bucket, counted in batches: splits are cut at batch boundaries only."""
 Files = frozenset[File]
 NO_FILES: Files = frozenset()
+Harm = tuple[int, int]
+"""(bucket, the foreign snapshot that deleted its rows)"""
 
 
 class EqualityDelete(NamedTuple):
@@ -44,6 +46,11 @@ class Snap(NamedTuple):
     eqs: frozenset[EqualityDelete] = frozenset()
     ages: frozenset[tuple[File, int]] = frozenset()
     """Sequence numbers of the files, where equality deletes can come."""
+    generation: int = 0
+    is_resyncing: bool = False
+    """It says that its generation has buckets that were not compared yet."""
+    harm: frozenset[Harm] = frozenset()
+    """History, for the invariants only: what other engines deleted and no resync has brought back."""
 
 
 class Base(NamedTuple):
@@ -52,6 +59,8 @@ class Base(NamedTuple):
     offs: Offsets
     token: str | None
     fence: int
+    generation: int = 0
+    is_resyncing: bool = False
 
 
 class Req(NamedTuple):
@@ -69,6 +78,11 @@ class Req(NamedTuple):
     eqs: frozenset[frozenset[Row]] = frozenset()
     sequence: int | None = None
     """Of the added files; None: the new snapshot's."""
+    generation: int = 0
+    is_resyncing: bool = False
+    left: frozenset[int] = frozenset()
+    """Of a resync, for the report: buckets that are still to be compared."""
+    cured: frozenset[Harm] = frozenset()
 
 
 class Part(NamedTuple):
@@ -88,6 +102,12 @@ class Job(NamedTuple):
     ends: Offsets = ()
     parts: tuple[Part, ...] = ()
     req: Req | None = None
+    compare: frozenset[int] | None = None
+    """Of a resync: the buckets to compare; None in every other round."""
+    generation: int = 0
+    """... the one that it begins."""
+    head: Snap | None = None
+    """... the snapshot to compare with."""
 
 
 class Group(NamedTuple):
@@ -96,6 +116,8 @@ class Group(NamedTuple):
     """What is left of their rows in the planned snapshot; None where nothing is."""
     oldest: int
     """The lowest sequence number of the inputs."""
+    applied: frozenset[Delete]
+    """Deletes of the planned snapshot, which its output is without."""
 
 
 class Compaction(NamedTuple):
@@ -150,6 +172,9 @@ class State(NamedTuple):
     """Our expiry under way."""
     flink: tuple[Offsets, Offsets] | None = None
     """A paused Flink job: (start, stop)."""
+    generation: int = 0
+    resync: frozenset[int] | None = None
+    """The coordinator's: buckets still to be compared; None where no resync is asked for."""
     cut: Offsets | None = None
     """The log's ends at the newest cut."""
     budget: tuple[int, ...] = ()
@@ -158,6 +183,8 @@ class State(NamedTuple):
     """History, for the invariants only: rounds whose commit took effect."""
     gave_up: frozenset[str] = frozenset()
     """... rounds that their job declared lost."""
+    told: frozenset[Harm] = frozenset()
+    """... what a resync was asked for to bring back."""
     flags: frozenset[str] = frozenset()
     """... what went wrong outside: rolled, dbloss; "at the cut": a snapshot was; "! ..." is a violation."""
 

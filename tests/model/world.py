@@ -43,6 +43,10 @@ class World(NamedTuple):
     readers: int = 0
     forphan: int = 0
     """Other engines' orphan removal."""
+    fdelete: int = 0
+    """Other engines' deletes of all rows of one bucket."""
+    resyncs: int = 0
+    """Resyncs that an operator asks for once somebody did that."""
     cuts: int = 0
     """Moments that the lake must hold a snapshot of."""
 
@@ -58,6 +62,8 @@ BUDGET = (
     "compactions",
     "readers",
     "forphan",
+    "fdelete",
+    "resyncs",
     "cuts",
 )
 """What happens a bounded number of times; the rest is bounded by them."""

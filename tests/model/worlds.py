@@ -12,6 +12,7 @@ COMPACTING = World(PK, pk=True, tiered=1, first=2, slots=1, rounds=1, compaction
 ZOMBIES = COMPACTING._replace(compactions=2, compactors=2)
 GROUPS = World(PK2, pk=True, tiered=1, first=1, slots=1, rounds=1, compactions=1, frewrite=1)
 CUT = World(LOG, first=1, rounds=2, cuts=1)
+RESYNC = World(PK2, pk=True, tiered=1, first=1, rounds=2, fdelete=1, resyncs=1, gc="")
 EQUALITY = COMPACTING._replace(flink=1, gc="")
 
 WORLDS = {
@@ -53,4 +54,11 @@ WORLDS = {
     "compaction and a reader beside our expiry": COMPACTING._replace(readers=1),
     "compaction under equality deletes of a Flink job": EQUALITY,
     "compaction under equality deletes of a Flink job, two compactions": EQUALITY._replace(compactions=2),
+    "resync of two buckets": RESYNC,
+    "resync, kills": RESYNC._replace(slots=1, kills=1),
+    "resync, late requests": RESYNC._replace(slots=1, late=True),
+    "resync, coordinator database lost": RESYNC._replace(slots=1, dbloss=1),
+    "resync, asked for twice": RESYNC._replace(slots=1, fdelete=2, resyncs=2),
+    "resync beside our compaction": RESYNC._replace(slots=1, rounds=1, compactions=1),
+    "resync, orphan removal": RESYNC._replace(slots=1, gc="intents"),
 }
