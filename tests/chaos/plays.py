@@ -22,10 +22,11 @@ def play(
     *,
     recover: bool = True,
     lake: LakeStorage | None = None,
+    buckets: int = 1,
 ) -> list[str]:
     """What was wrong in the end; nothing is, where the protections hold. `lake`: another format than Iceberg."""
     folder.mkdir()
-    stage = Stage(folder, faults, weak, pk=pk, lake=lake)
+    stage = Stage(folder, faults, weak, pk=pk, lake=lake, buckets=buckets)
     try:
         trace(stage)
         return stage.violations(recover=recover)

@@ -28,6 +28,7 @@ from lakeward.model.round import RoundOwner
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
+from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
@@ -285,6 +286,7 @@ class Stage:
         *,
         pk: bool = False,
         lake: LakeStorage | None = None,
+        buckets: int = 1,
     ) -> None:
         """`lake`: another format than Iceberg, for plays without other engines."""
         self.lake: Any = lake or load(folder_options(folder))
@@ -294,7 +296,7 @@ class Stage:
         self.clock = self.world.clock
         columns = "id bigint not null, v string"
         self.world.create(
-            TABLE, columns, primary_key="id" if pk else "", buckets=1, **{"table.datalake.freshness": "1 h"}
+            TABLE, columns, primary_key="id" if pk else "", buckets=buckets, **{"table.datalake.freshness": "1 h"}
         )
         self.actors: list[Actor] = []
         self.removals: list[Removal] = []
@@ -314,6 +316,16 @@ class Stage:
             (self.world.upsert if self.pk else self.world.append)(TABLE, [row])
             self._rows += 1
         return self
+
+    def ask_resync(self) -> Stage:
+        side = self.world.coordinator.board.find(TablePath.parse(TABLE))
+        before = side.generation
+        self.world.coordinator.resync(TablePath.parse(TABLE), ResyncChoice.RESYNC)
+        side.generation = before if self.weak.off("resync_anew") else side.generation
+        return self
+
+    def is_resyncing(self) -> bool:
+        return self.world.coordinator.committed(TablePath.parse(TABLE)).resync
 
     def job(self, name: str, round_id: RoundId | None = None, split_bytes: int = 1) -> Actor:
         self.actors.append(Actor(self, name, self.weak, round_id, split_bytes))

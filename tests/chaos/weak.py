@@ -208,6 +208,8 @@ class WeakCommitter(IcebergLakeCommitter):
         """Without resolving again, positions in files that another engine has replaced delete nothing."""
         self._prepared += 1
         stale = self._weak.off("re_resolve") and self._prepared > 1
+        if self._weak.off("resync_marked"):
+            properties = replace(properties, is_resyncing=False)
         return super().prepare(results, {} if stale else replaced, base, properties, renewal)
 
     def prepare_rewrite(
@@ -335,6 +337,8 @@ class WeakCoordinator:
         return replace(verdict, held=True) if self.weak.off("lease_check") else verdict
 
     def commit(self, report: CommitReport) -> CommitAnswer:
+        if self.weak.off("resync_remains"):
+            report = replace(report, resyncing=False, to_compare=())
         answer = self.real.commit(report)
         if self.weak.off("coord_monotone"):
             self.real.board.tables[report.table_id].first.committed = report.offsets

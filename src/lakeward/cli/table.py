@@ -195,13 +195,13 @@ def resync(
     ] = False,
     wait: Annotated[
         float | None,
-        typer.Option("--wait", help="Return when that round is in the lake; seconds at the most."),
+        typer.Option("--wait", help="Return when every bucket has been compared; seconds at the most."),
     ] = None,
     lake: Lake = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """The next round makes lake and hot store meet again, after either was restored or rolled back.
+    """The next rounds make lake and hot store equal again, after either was restored, rolled back or changed by others.
 
     Example: lakeward table resync shop.orders"""
     choice = ResyncChoice.GAP if gap else ResyncChoice.RESYNC
@@ -212,14 +212,16 @@ def resync(
         if wait is not None:
             with watching(server, table):
                 done = client.tier_now(table, limit_s=wait, lake=lake)
-            shown = routes.TABLE_STATUS.format(table=TablePath.parse(table))
+            shown, before = routes.TABLE_STATUS.format(table=TablePath.parse(table)), body["generation"]
             body = client.server.ask("GET", shown, params=lake_params(lake))
+            rounds = body["generation"] - before  # each round of a resync begins a generation
     if as_json:
         print_json(body)
     elif wait is None:
         print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
     else:
-        print(f"{table} is in step again: {counted(done.rounds, 'round')}, {duration(done.took_ms)}")
+        words = f"the resync is through: {counted(rounds, 'round')}, {duration(done.took_ms)}"
+        print(f"{table}: {words}; `lakeward verify {table}` compares every row")
 
 
 def reconcile_schema(

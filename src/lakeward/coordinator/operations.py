@@ -161,9 +161,11 @@ class Operations:
         with self._board.change():
             if not self._board.is_current(side):
                 raise TableNotFound(table=str(path))
-            side.resync, side.resync_offsets, side.broken = choice, base.offsets, None
+            is_second = side.resync is not None
+            side.resync, side.to_compare, side.resync_offsets, side.broken = choice, None, base.offsets, None
             side.lake_seen, side.lake_error = True, None
-            side.generation = max(side.generation, base.generation)
+            # A round of the earlier resync may still land. It compared the lake as it was, and does not serve this one.
+            side.generation = max(side.generation, base.generation) + is_second
             side.tier.forgive()
             if side.state in (_S.PAUSED, _S.QUARANTINED):
                 self._board.enter(side, _S.SCHEDULED)

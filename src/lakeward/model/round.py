@@ -28,6 +28,9 @@ class LakeBase:
     head: SnapshotId | None = None
     epoch: Epoch = NO_EPOCH
     generation: int = 0
+    is_resyncing: bool = False
+    """A resync began this generation and has buckets left that it did not compare."""
+
     lake_rows: int | None = None
     loaded: object = field(default=None, compare=False, repr=False)
 

@@ -47,6 +47,12 @@ class CommitReport:
     work: WorkKind = TIER
     """Work of another kind adds no offsets: it is remembered as known, with the figures of the lake after it."""
 
+    resyncing: bool | None = None
+    """Whether a resync has buckets left to compare after this commit; None from a job that does not say."""
+
+    to_compare: tuple[Bucket, ...] = ()
+    """Those buckets; empty where they are not known."""
+
     finished: TableFinished | None = None
     """The round's end, where its commit was the last thing to tell: recorded after the commit, in the same call."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, SideName
@@ -13,7 +14,7 @@ from lakeward.model.side import DEFAULT_SIDE, SideName
 @dataclass(frozen=True, kw_only=True)
 class Committed:
     """`token`: the newest round that the lake has. `resync`: an operator accepted the lake as it is, and the next round
-    brings it up to date from there."""
+    brings it up to date from there. `to_compare`: the buckets that are left of it; None: all."""
 
     table_id: TableId
     offsets: OffsetMap = field(default_factory=OffsetMap)
@@ -21,3 +22,4 @@ class Committed:
     generation: int = 0
     side: SideName = DEFAULT_SIDE
     resync: bool = False
+    to_compare: tuple[Bucket, ...] | None = None

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from lakeward.errors import InvalidRequest
+from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.round import RoundResult
@@ -172,6 +173,9 @@ class HandedOut:
 
     waited_s: float = 0.0
     resync: bool = False
+    to_compare: tuple[Bucket, ...] | None = None
+    """The buckets that are left of a resync; None: all."""
+
     generation: int = 0
     side: SideName = DEFAULT_SIDE
     kind: WorkKind = TIER

@@ -49,13 +49,16 @@ class Precondition:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitProperties:
-    """What the new snapshot says of itself. `offsets` are the round's own; the committer overlays the head's map."""
+    """What the new snapshot says of itself. `offsets` are the round's own; the committer overlays the head's map.
+
+    `is_resyncing`: of a new generation, that it has buckets which no round of the resync compared yet."""
 
     round_id: RoundId
     epoch: int
     job: str
     offsets: Mapping[Bucket, int]
     generation: int = 0
+    is_resyncing: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -74,6 +77,10 @@ class CommitProperties:
             generation=base.generation,
             extra=extra or {},
         )
+
+    def leaves_resync(self, base: LakeBase) -> bool:
+        """Is a resync under way after this commit? Commits of the same generation leave it as it is."""
+        return self.is_resyncing or (base.is_resyncing and self.generation <= base.generation)
 
     def breach(self, base: LakeBase) -> str | None:
         """Offsets go back in a new generation alone: what would go back, in words."""

@@ -22,6 +22,10 @@ JOB_KEY = "lakeward.job"
 TABLE_ID_KEY = "lakeward.table-id"
 FENCE_KEY = "lakeward.fence"
 GENERATION_KEY = "lakeward.generation"
+RESYNC_KEY = "lakeward.resync"
+"""On a snapshot whose generation has buckets that no resync round compared yet; absent otherwise."""
+
+UNDER_WAY = "under-way"
 ROWS_KEY = "lakeward.total-rows"
 REWRITE_KEY = "lakeward.rewrite"
 OFFSETS_KEY = "fluss-offsets"
@@ -53,6 +57,8 @@ def encode_keys(
         FENCE_KEY: str(base.fence + fence_step),
         GENERATION_KEY: str(properties.generation),
     }
+    if properties.leaves_resync(base):
+        keys[RESYNC_KEY] = UNDER_WAY
     if rows is not None:
         keys[ROWS_KEY] = str(rows)
     if rewrite_id is not None:
@@ -133,6 +139,7 @@ def decode_base(
         head=head,
         epoch=Epoch(number(EPOCH_KEY)),
         generation=number(GENERATION_KEY),
+        is_resyncing=RESYNC_KEY in summary,
         lake_rows=number(ROWS_KEY) if ROWS_KEY in summary else None,
     )
 

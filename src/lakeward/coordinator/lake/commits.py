@@ -19,6 +19,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.side import TIER, SideId, SideName, named_sides
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.operate import ResyncChoice
 
 COORDINATOR = JobName("coordinator")
 
@@ -37,6 +38,7 @@ class Commits:
                 token=side.token,
                 generation=side.generation,
                 resync=side.resync is not None,
+                to_compare=None if side.to_compare is None else tuple(sorted(side.to_compare)),
             )
 
     def knows_round(self, side: SideId, round_id: RoundId) -> bool:
@@ -76,7 +78,7 @@ class Commits:
             board.save(after)
         self._take(side, report, change, fresh=fresh)
         board.look(side)
-        if new_generation:
+        if new_generation and side.resync is None:
             board.hot.lift_stops(side.info)
         return fresh
 
@@ -95,7 +97,8 @@ class Commits:
     def _take(self, side: LakeSide, report: CommitReport, change: LedgerChange, *, fresh: bool) -> None:
         """What the report changes; done to a copy for the disk first."""
         if change.generation > side.generation:
-            side.resync, side.broken, side.confirmed, side.confirmed_at = None, None, OffsetMap(), None
+            _take_resync(side, report, change.offsets)
+            side.broken, side.confirmed, side.confirmed_at = None, OffsetMap(), None
             side.missing = 0
         side.committed, side.generation = change.offsets, change.generation
         side.missing += sum(
@@ -172,6 +175,7 @@ class Commits:
             offsets=base.offsets,
             kind=LedgerKind.ADOPTED,
             generation=max(base.generation, side.generation),
+            resyncing=base.is_resyncing,
         )
         if base.generation > side.generation + 1:
             side.generation = base.generation - 1
@@ -201,6 +205,20 @@ class Commits:
         ]
         with self._board.store.transaction():
             self._board.store.append_ledger(entries)
+
+
+def _take_resync(side: LakeSide, report: CommitReport, offsets: OffsetMap) -> None:
+    """A resync is done when each of its buckets was compared; what is left goes on in the next generation."""
+    is_left = report.resyncing
+    if is_left is None:  # a job from before 0.2: of a round that was cut short it does not say what it compared
+        finished = report.finished
+        is_left = side.resync is not None and (finished is None or finished.force_finished)
+    if not is_left:
+        side.resync, side.to_compare = None, None
+        return
+    side.resync, side.resync_offsets = side.resync or ResyncChoice.RESYNC, offsets
+    if report.to_compare:
+        side.to_compare = frozenset(report.to_compare)
 
 
 def _is_held(work: Work, report: CommitReport) -> bool:

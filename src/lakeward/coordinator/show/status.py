@@ -89,7 +89,8 @@ class StatusDesk:
             or side.reason
             or (side.lake_error or {}).get("message")
             or _first_stop(stopped)
-            or _trouble(side),
+            or _trouble(side)
+            or _resync(side),
             feasible=self.is_feasible(side),
             served=self.is_served(side),
             lake_rows=side.lake.rows,
@@ -347,6 +348,13 @@ def _known(value: int | None) -> float:
 
 def _first_stop(stopped: Mapping[Bucket, str]) -> str | None:
     return next((f"bucket {bucket} takes no writes: {reason}" for bucket, reason in stopped.items()), None)
+
+
+def _resync(side: LakeSide) -> str | None:
+    if side.resync is None:
+        return None
+    left = "all" if side.to_compare is None else f"{len(side.to_compare):,}"
+    return f"a resync is under way; buckets still to be compared with the hot store: {left}"
 
 
 def _trouble(side: LakeSide) -> str | None:

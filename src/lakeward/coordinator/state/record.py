@@ -9,6 +9,7 @@ from typing import Any
 
 from lakeward.coordinator.options import SideOptions
 from lakeward.coordinator.state.work import Lease, Work
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, TIER, Content, SideId, SideName, WorkKind
@@ -81,7 +82,10 @@ class LakeSide:
 
     generation: int = 0
     resync: ResyncChoice | None = None
-    """What an operator chose; done with the first commit of the next generation."""
+    """What an operator chose; done once each bucket was compared."""
+
+    to_compare: frozenset[Bucket] | None = None
+    """The buckets that are left of it; None: all."""
 
     resync_offsets: OffsetMap = field(default_factory=OffsetMap)
     """What the lake held when the resync was chosen."""
@@ -189,6 +193,7 @@ class LakeSide:
             **{name: getattr(self, name) for name in _PLAIN},
             "works": {kind: work.to_json() for kind, work in self.works.items()},
             "resync": self.resync,
+            "to_compare": None if self.to_compare is None else sorted(map(str, self.to_compare)),
             "resync_offsets": self.resync_offsets.to_json(),
             "lake": vars(self.lake),
         }
@@ -201,6 +206,8 @@ class LakeSide:
         for kind, work in (body.get("works") or {}).items():
             self.works[WorkKind(kind)] = Work.from_json(WorkKind(kind), work)
         self.resync = ResyncChoice(body["resync"]) if body.get("resync") else None
+        left = body.get("to_compare")
+        self.to_compare = None if left is None else frozenset(map(Bucket.parse, left))
         if body.get("resync_offsets"):
             self.resync_offsets = OffsetMap.from_json(body["resync_offsets"])
         self.lake = LakeFigures(**body.get("lake") or {})

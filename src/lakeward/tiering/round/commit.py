@@ -33,7 +33,7 @@ from lakeward.spi.lake import (
 )
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing
-from lakeward.tiering.round.plan import plan_comparison
+from lakeward.tiering.round.plan import plan_comparison, plan_left
 from lakeward.tiering.round.prefix import KeptPrefix
 
 T = TypeVar("T")
@@ -63,6 +63,11 @@ class RoundCommit(Landing):
     generation: int = 0
     is_resync: bool = False
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
+
+    @property
+    def to_compare(self) -> frozenset[Bucket]:
+        """What is left of a resync after this round."""
+        return plan_left(self.plan, self.gaps, self.kept.offsets) if self.is_resync else frozenset()
 
     # ---- the lake ------------------------------------------------------------------------------------------------
     def land(self) -> Landed:
@@ -199,6 +204,8 @@ class RoundCommit(Landing):
             lake_delete_files=None if totals is None else totals.delete_files,
             lake_snapshots=None if totals is None else totals.snapshots,
             side=self.lease.side,
+            resyncing=bool(self.to_compare) if self.is_resync else landed.base.is_resyncing,
+            to_compare=tuple(sorted(self.to_compare)),
         )
 
     def _offsets(self, landed: Landed) -> OffsetMap:
@@ -225,6 +232,7 @@ class RoundCommit(Landing):
             job=self.lease.job,
             offsets=self.kept.offsets,
             generation=self.generation,
+            is_resyncing=bool(self.to_compare),
             extra=extra,
         )
 

@@ -84,6 +84,7 @@ def explain(
         epoch=NO_EPOCH,
         freshness_ms=0,
         resync=known.resync,
+        to_compare=known.to_compare,
         generation=known.generation + known.resync,
         side=known.side,
         committed=known,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeward.errors import HotStoreBehind, LogTooShort
@@ -32,6 +32,7 @@ Align = Callable[[Bucket, int], int]
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """`resync`: the operator accepted the lake as it is; rows that are gone from the log become a gap on purpose.
+    `to_compare`: the buckets that are left of it, None for all.
 
     `on_grid`: sub-splits end at the same offsets wherever the range begins, so that those of another side, which reads
     the log with this one, end there too.
@@ -41,7 +42,11 @@ class PlanOptions:
     target_bytes: int = DEFAULT_TARGET_BYTES
     one_writer_per_bucket: bool = False
     resync: bool = False
+    to_compare: frozenset[Bucket] | None = None
     on_grid: bool = False
+
+    def compares(self, bucket: Bucket) -> bool:
+        return self.resync and (self.to_compare is None or bucket in self.to_compare)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,7 @@ def plan_snapshots(
     """
     if not table.is_pk:
         return ()
-    needed = tuple(b for b in sorted(bounds) if _needs_snapshot(base.offsets.get(b), bounds[b], options))
+    needed = tuple(b for b in sorted(bounds) if _needs_snapshot(b, base.offsets.get(b), bounds[b], options))
     return tuple(b for b in needed if bounds[b].start > 0) if is_stopped else needed
 
 
@@ -128,6 +133,12 @@ def plan_passed(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Buc
     return {b: log.start for b, log in bounds.items() if b not in split and b in base and base[b] < log.start}
 
 
+def plan_left(plan: RoundPlan, gaps: Collection[Bucket], kept: Collection[Bucket]) -> frozenset[Bucket]:
+    """Of a resync: the buckets that this round was to compare, or to step over a gap in, and did not."""
+    compared = {s.bucket for s in plan.splits if isinstance(s, SnapshotSplit)}
+    return frozenset({*compared, *gaps} - set(kept))
+
+
 def plan_comparison(plan: RoundPlan) -> SnapshotId | None:
     """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not
     come twice.
@@ -162,10 +173,11 @@ def _row_bytes(bounds: LogBounds) -> float:
     return bounds.bytes_per_row or UNKNOWN_ROW_BYTES
 
 
-def _needs_snapshot(committed: int | None, bounds: LogBounds, options: PlanOptions) -> bool:
+def _needs_snapshot(bucket: Bucket, committed: int | None, bounds: LogBounds, options: PlanOptions) -> bool:
+    is_compared = options.compares(bucket)
     if bounds.end == 0:
-        return options.resync and committed is not None
-    return options.resync or committed is None or committed < bounds.start
+        return is_compared and committed is not None
+    return is_compared or committed is None or committed < bounds.start
 
 
 def _plan_bucket(

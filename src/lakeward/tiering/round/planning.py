@@ -50,6 +50,8 @@ class Ground:
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
     passed: dict[Bucket, int] = field(default_factory=dict)
     is_resync: bool = False
+    generation: int = 0
+    """Of the round's commit."""
 
 
 @dataclass(kw_only=True)
@@ -79,6 +81,7 @@ class Planner:
             target_bytes=target_bytes,
             one_writer_per_bucket=lake.takes_one_writer(self._lake_table(frozen)),
             resync=reconciliation.resync,
+            to_compare=None if self.handed.to_compare is None else frozenset(self.handed.to_compare),
             on_grid=bool(self.handed.reads_with),
         )
         return self._plan(store, frozen, reconciliation, options, frozen_at_ms)
@@ -132,6 +135,7 @@ class Planner:
             gaps=plan_gaps(plan, bounds),
             passed=plan_passed(plan, bounds) if options.resync else {},
             is_resync=options.resync,
+            generation=reconciliation.generation if options.resync else base.generation,
         )
 
     def _lake_table(self, frozen: FrozenTable) -> TableInfo:

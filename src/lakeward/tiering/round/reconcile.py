@@ -53,6 +53,7 @@ def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner, side: SideName
         fence=base.fence,
         lake_rows=base.lake_rows,
         side=side,
+        resyncing=base.is_resyncing,
     )
 
 
@@ -63,6 +64,8 @@ class Reconciliation:
     base: LakeBase
     agreement: Agreement
     resync: bool = False
+    generation: int = 0
+    """... and the generation that it begins."""
 
 
 def reconcile(table: TableInfo, reader: LakeReader, committed: Committed) -> Reconciliation:
@@ -77,8 +80,13 @@ def reconcile(table: TableInfo, reader: LakeReader, committed: Committed) -> Rec
 def reconcile_resync(reader: LakeReader, generation: int) -> Reconciliation:
     """The lake is taken as it is, whatever was recorded.
 
-    A lake that has the new generation already is a resync that landed before its report did: adopted."""
+    A lake that has the new generation already is a resync that landed before its report did: adopted, and gone on with
+    where buckets are left to compare."""
     base = reader.load_base_as_is()
-    if base.generation < generation:
-        return Reconciliation(base=base, agreement=Agreement.AGREED, resync=True)
-    return Reconciliation(base=base, agreement=Agreement.LAKE_AHEAD)
+    is_ahead = base.generation >= generation
+    return Reconciliation(
+        base=base,
+        agreement=Agreement.LAKE_AHEAD if is_ahead else Agreement.AGREED,
+        resync=base.is_resyncing or not is_ahead,
+        generation=max(generation, base.generation + 1),
+    )

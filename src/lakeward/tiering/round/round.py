@@ -117,7 +117,7 @@ class Round(Attempt):
             clock=clock,
             started=self.started,
             limits=self.world.options.commit,
-            generation=self._generation(ground),
+            generation=ground.generation,
             is_resync=ground.is_resync,
             gaps=ground.gaps,
         )
@@ -140,9 +140,6 @@ class Round(Attempt):
         return end
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
-    def _generation(self, ground: Ground) -> int:
-        return self.handed.generation if ground.is_resync else ground.plan.base.generation
-
     def _order(self, ground: Ground, committer: LakeCommitter) -> WriteOrder:
         limit, hot, lake = self.handed.limit_ms, self.world.hot, self.lake_plugin(ground.plan.table)
         handle = committer.begin(self.round_id, ground.plan.base)
