@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lakeward.cli import app
 from lakeward.errors import TimedOut
 from tests.kit.serverprocess import ServerProcess
 
@@ -74,3 +75,37 @@ def test_a_start_without_a_lake_that_tables_are_in_is_refused(start_server: Star
     server.restart()
     states = {t["path"]: t["state"] for t in client.server.ask("GET", "/api/v1/status")["tables"]}
     assert states == {"shop.orders": "scheduled", "shop.clicks": "scheduled", "shop.hot": "disabled"}
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_table_whose_lake_is_switched_off_is_never_called_well(
+    start_server: StartServer, format_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start_server(settings={"datalake.format": format_name})
+    client = server.client()
+    client.create_table("shop.orders", "id BIGINT", freshness="1 s").append([{"id": 1}])
+    client.create_table("shop.hot", "id BIGINT", lake=False).append([{"id": 1}])
+    server.stop()
+    server.settings = {"datalake.enabled": "false"}
+    server.restart()
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = app.run([*arguments, "--server", server.url])
+        return code, capsys.readouterr().out
+
+    code, shown = run("status")
+    (orders,) = [line for line in shown.splitlines() if "shop.orders" in line]
+    assert code == 1
+    assert "datalake.enabled = false" in orders
+    assert " !" in orders, "late: nothing of it is in the lake"
+    code, shown = run("doctor")
+    assert code == 1
+    assert "datalake.enabled = false" in shown
+    code, shown = run("verify", "shop.orders")
+    assert (code, shown.partition(":")[0]) == (6, "shop.orders")
+    assert "NOT CHECKED" in shown
+    code, shown = run("verify")
+    assert code == 6
+    assert "shop.hot" not in shown, "it was made for the hot store alone"
+    tiles = client.server.ask("GET", "/api/v1/dashboard")["tiles"]
+    assert [t["key"] for t in tiles if not t["ok"]][:1] == ["rounds"]

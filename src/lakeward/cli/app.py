@@ -19,7 +19,7 @@ from lakeward.errors import InvalidInput, LakeUnavailable, LakewardError, NotFou
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 not found; 4 refused; "
-    "5 no answer, try again; 130 stopped by Ctrl-C."
+    "5 no answer, try again; 6 not checked; 130 stopped by Ctrl-C."
 )
 DEBUG = "LAKEWARD_DEBUG"
 

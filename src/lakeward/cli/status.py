@@ -37,7 +37,8 @@ def register(app: typer.Typer) -> None:
 
 
 def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = None, as_json: Json = False) -> None:
-    """Every table's freshness and lag, and whether all is well. Exit code 1 when a table is late or failing.
+    """Every table's freshness and lag, and whether all is well. Exit code 1 when a table is late, failing, or does not
+    reach its lake.
 
     Example: lakeward status"""
     if fluss is not None:
@@ -61,7 +62,7 @@ def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = N
         for lake, error in body.get("lakes", {}).items():
             if error:
                 note(f"warning: lake {lake} does not answer: {error}")
-    if any(t["lag_ms"] > t["freshness_ms"] or t["state"] == "quarantined" for t in body["tables"]):
+    if any(t["lag_ms"] > t["freshness_ms"] or t["state"] == "quarantined" or t.get("blocked") for t in body["tables"]):
         raise typer.Exit(1)
 
 
@@ -190,7 +191,7 @@ def _table_row(t: dict[str, Any], tables: list[dict[str, Any]]) -> tuple[Any, ..
         side_label(t, tables),
         state,
         duration(t["freshness_ms"]),
-        duration(t["lag_ms"]) + late,
+        "-" if t["state"] == "disabled" and not t.get("blocked") else duration(t["lag_ms"]) + late,
         duration(t["slack_ms"]),
         duration(t["last_duration_ms"]),
         t["lake_rows"],

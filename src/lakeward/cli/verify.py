@@ -14,6 +14,7 @@ import typer
 from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
+from lakeward.config.tables import lakes_in_use
 from lakeward.errors import InvalidInput, InvalidTable, LakewardError, UnsupportedType
 from lakeward.model.side import SideName, changelog_side, named_sides
 from lakeward.model.table import TablePath
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from lakeward.spi.hot import HotPlugin
     from lakeward.verify import Certificate
     from lakeward.verify.table import Checked
+
+NOT_CHECKED = 6
+"""The exit code where nothing wrong was seen, and nothing of some table was looked at."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,10 +53,11 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Checks that every row is in the lake exactly once, against ledger and hot store. Exit code 1 when anything is
-    wrong, or when nothing of a lake table could be checked.
+    wrong, 6 when nothing of a table could be checked: no lake is on for it, or its lake does not answer.
 
     Example: lakeward verify shop.orders --deep"""
     from lakeward.verify import verify_table
+    from lakeward.verify.certificate import CertificateVerdict
 
     if fluss is not None:
         check_no_server(server, lake)
@@ -75,10 +80,13 @@ def verify(
     else:
         for certificate in certificates:
             print_certificate(certificate)
-        if len(certificates) > 1:
+        if len(certificates) != 1:
             print(_summary(certificates))
-    if any(c.is_failure for c in certificates):
+    verdicts = {c.verdict for c in certificates}
+    if CertificateVerdict.BROKEN in verdicts:
         raise typer.Exit(1)
+    if CertificateVerdict.NOT_CHECKED in verdicts:
+        raise typer.Exit(NOT_CHECKED)
 
 
 @contextmanager
@@ -99,6 +107,8 @@ def _progress() -> Iterator[Callable[[TablePath, Checked], None]]:
 def _summary(certificates: Sequence[Certificate]) -> str:
     from lakeward.verify.certificate import CertificateVerdict
 
+    if not certificates:
+        return "no table is in a lake: nothing was checked"
     rows = sum(c.rows for c in certificates)
     parts = []
     for verdict, words in (
@@ -130,10 +140,19 @@ def _open_plugin(
     """The hot store's plugin, and what its tables are."""
     if fluss is None:
         with open_client(server) as client:
-            yield client.plugin, lambda: [TablePath.parse(t) for t in client.list_tables()]
+            embedded = client.plugin
+            yield embedded, lambda: [p for p in map(TablePath.parse, client.list_tables()) if _has_lake(embedded, p)]
         return
     with open_fluss(fluss, user) as plugin:
         yield plugin, lambda: [p for p in plugin.store().list_tables() if _is_tiered(plugin, p)]
+
+
+def _has_lake(plugin: HotPlugin, path: TablePath) -> bool:
+    """Made for the hot store alone, a table has nothing to verify."""
+    try:
+        return bool(lakes_in_use(plugin.store().load_table(path).descriptor.properties))
+    except LakewardError:  # the check itself will say it
+        return True
 
 
 def _is_tiered(plugin: HotPlugin, path: TablePath) -> bool:
@@ -150,11 +169,13 @@ def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) ->
     """One table that cannot be checked (its lake does not answer, its log is not read) keeps no other from being
     checked.
     """
-    from lakeward.errors import LakeError, UnsafeLake
+    from lakeward.errors import LakeError, LakeUnavailable, UnsafeLake
     from lakeward.verify.certificate import Certificate, Finding, FindingKind
 
     try:
         return verify(path)
+    except LakeUnavailable as error:
+        return Certificate(table=str(path), table_id="", snapshot_id=None, deep=False, beyond=(str(error),))
     except (LakeError, InvalidTable, UnsafeLake, UnsupportedType) as error:
         finding = Finding(kind=FindingKind.UNREADABLE, words=str(error))
         return Certificate(table=str(path), table_id="", snapshot_id=None, deep=False, findings=(finding,))

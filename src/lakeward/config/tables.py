@@ -103,6 +103,16 @@ def sides_named(properties: Mapping[str, str]) -> tuple[SideName, ...]:
     return (*(SideName(lake) for lake in lakes_of(properties) or (DEFAULT_LAKE,)), *([changes] if changes else ()))
 
 
+def lakes_in_use(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Lakes that a table's rows are meant to reach, whatever the server's configuration says now: none where it was
+    made without one, or was switched off itself."""
+    if properties.get(options.TABLE_DATALAKE_ENABLED.key, "").strip().lower() == "false":
+        return ()
+    had_default = options.TABLE_DATALAKE_FORMAT.key in properties
+    named = (side.lake for side in sides_named(properties) if side.lake != DEFAULT_LAKE or had_default)
+    return tuple(dict.fromkeys(named))
+
+
 def side_prefix(side: SideName) -> str:
     """What properties of one side begin with."""
     if side.content is Content.CHANGELOG:

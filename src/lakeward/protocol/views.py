@@ -77,6 +77,9 @@ class TableStatus:
     stopped_buckets: int = 0
     """Buckets that take no writes; `reason` says why one of them does not, unless there is another reason."""
 
+    blocked: str = ""
+    """Why its rows do not reach the lake until somebody does something; empty where they do, or are not meant to."""
+
     @property
     def debt_files(self) -> int:
         """Files that need not be there, as far as a compaction has looked."""

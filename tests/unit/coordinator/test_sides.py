@@ -488,6 +488,9 @@ def test_a_new_table_keeps_the_servers_default_lake(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r'table db\.old is in lake default, .* needs: datalake\.format = "memory"'):
         world.set_options(lakes=only)
     world.set_options(lakes=only, config=Config([Setting("datalake.enabled", "false", "argument")]))
-    assert world.coordinator.table_status(old.path).state is TableState.DISABLED
+    cut_off = world.coordinator.table_status(old.path)
+    assert cut_off.state is TableState.DISABLED
+    assert "datalake.enabled = false" in cut_off.blocked
+    assert world.coordinator.retention.lake_enabled(old.table_id), "its log is kept"
     assert state(world, FINANCE) is TableState.SCHEDULED
     world.close()

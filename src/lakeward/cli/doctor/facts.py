@@ -44,8 +44,9 @@ class Facts:
 
     @property
     def tiered(self) -> list[TableStatus]:
-        """Tables that rounds serve."""
-        return [t for t in self.status.tables if t.state not in (TableState.DISABLED, TableState.PAUSED)]
+        """Tables that rounds serve; what is blocked has a check of its own."""
+        stands = (TableState.DISABLED, TableState.PAUSED)
+        return [t for t in self.status.tables if t.state not in stands and not t.blocked]
 
     def hot(self, path: str) -> HotFacts | None:
         return next((h for h in self.server.hot if str(h.path) == path), None)

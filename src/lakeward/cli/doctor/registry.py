@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from lakeward.cli.doctor.checks import (
     backups,
+    blocked,
     buckets,
     clocks,
     disk,
@@ -30,6 +31,7 @@ CHECKS: tuple[Callable[[Facts], Iterable[Diagnosis]], ...] = (
     freshness.check,
     jobs.check,
     pools.check,
+    blocked.check,
     lakes.check,
     storage.check,
     retention.check,

@@ -6,11 +6,11 @@ generation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from lakeward.config import options as keys
 from lakeward.config.lake import LakeConfig
-from lakeward.config.tables import DEFAULT_LAKE, sides_named
+from lakeward.config.tables import DEFAULT_LAKE, lakes_in_use
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeFigures, LakeSide
@@ -65,7 +65,11 @@ class Lakes:
             return
         with self._board.lock:
             tables = [record.info for record in self._board.tables.values()]
-        for name, used_by in _lakes_in_use(tables).items():
+        in_use: dict[str, list[TableInfo]] = {}
+        for table in tables:
+            for name in lakes_in_use(table.descriptor.properties):
+                in_use.setdefault(name, []).append(table)
+        for name, used_by in in_use.items():
             needed = options.lakes_missing.get(name) or _needed(name, options.configured.get(name), used_by)
             if needed is not None:
                 raise _missing(name, [t.path for t in used_by], needed)
@@ -256,30 +260,13 @@ class Lakes:
                 side.reason = str(error)
 
 
-def _lakes_in_use(tables: Iterable[TableInfo]) -> dict[str, list[TableInfo]]:
-    """Lake -> tables that have a side in it; those that were made without a lake, or had it switched off, have none."""
-    used: dict[str, list[TableInfo]] = {}
-    for table in tables:
-        properties = table.descriptor.properties
-        sides = sides_named(properties)
-        if properties.get(keys.TABLE_DATALAKE_ENABLED.key, "").lower() == "false":
-            continue
-        for name in {side.lake for side in sides if side.lake != DEFAULT_LAKE or format_of(table)}:
-            used.setdefault(name, []).append(table)
-    return used
-
-
-def format_of(table: TableInfo) -> str | None:
-    """What a table took from its server at birth; None: that had no lake."""
-    return table.descriptor.properties.get(keys.TABLE_DATALAKE_FORMAT.key)
-
-
 def _needed(name: str, lake: LakeConfig | None, tables: Sequence[TableInfo]) -> str | None:
     """The lines that lakeward.toml lacks for these tables of a lake."""
     if name != DEFAULT_LAKE:
         return f"[lakes.{name}]" if lake is None else None
-    others = {format_of(table) for table in tables} - {None if lake is None else lake.format}
-    return next((f'{keys.DATALAKE_FORMAT.key} = "{name}"' for name in others), None)
+    formats = {table.descriptor.properties[keys.TABLE_DATALAKE_FORMAT.key] for table in tables}
+    others = formats - {None if lake is None else lake.format}
+    return next((f'{keys.DATALAKE_FORMAT.key} = "{name}"' for name in sorted(others)), None)
 
 
 def _missing(name: str, paths: Sequence[TablePath], lines: str) -> InvalidConfig:

@@ -33,10 +33,11 @@ class BoardRetention(RetentionGuard):
             return min((h for h in held if h is not None), default=None)
 
     def lake_enabled(self, table_id: TableId) -> bool:
-        """A table we do not know yet is treated as enabled: keeping is safe."""
+        """A table we do not know yet is treated as enabled, and one whose lake the server has switched off: keeping is
+        safe."""
         with self._board.lock:
             record = self._board.tables.get(table_id)
-            return record is None or bool(record.enabled)
+            return record is None or bool(record.enabled) or record.is_cut_off
 
 
 def _offset(side: LakeSide, bucket: Bucket) -> int | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from lakeward.config import options as keys
 from lakeward.coordinator.lake.adoption import status_of
 from lakeward.coordinator.lake.lakes import Lakes
 from lakeward.coordinator.options import DEFAULT_POOL
@@ -64,7 +65,9 @@ class StatusDesk:
         now_ms = self._board.clock.now_ms()
         options, tier, deadline = side.options, side.tier, self._schedule.deadline_ms(side)
         round_ms = self._schedule.round_ms(side)
-        stopped = self._board.hot.stopped_buckets(side.info)
+        stopped, blocked = self._board.hot.stopped_buckets(side.info), _blocked(side)
+        if side.table.is_cut_off:
+            self._board.look(side)  # nobody else does: no round is planned
         return TableStatus(
             path=side.info.path,
             table_id=side.table_id,
@@ -86,6 +89,7 @@ class StatusDesk:
             failures_in_a_row=tier.failures_in_a_row,
             misses=side.misses,
             reason=side.broken
+            or (blocked if side.table.is_cut_off else None)
             or side.reason
             or (side.lake_error or {}).get("message")
             or _first_stop(stopped)
@@ -101,6 +105,7 @@ class StatusDesk:
             generation=side.generation,
             work=tuple(_work(work) for work in side.works.values()),
             stopped_buckets=len(stopped),
+            blocked=blocked,
         )
 
     def is_feasible(self, side: LakeSide) -> bool:
@@ -305,6 +310,17 @@ class StatusDesk:
             lambda s: [((s.id, w.kind), _totals(w.totals)) for w in s.works.values()], lambda s: s.options.enabled
         )
         return {key: figures for rows in shown for key, figures in rows}
+
+
+def _blocked(side: LakeSide) -> str:
+    if side.table.is_cut_off:
+        key = keys.DATALAKE_ENABLED.key
+        return (
+            f"the server's lakes are switched off ({key} = false): its rows wait in the log; start it with {key} = true"
+        )
+    error = side.lake_error or {}
+    passes = not side.options.enabled or error.get("retryable")
+    return side.broken or ("" if passes else str(error.get("message") or ""))
 
 
 def _totals(totals: RoundTotals) -> dict[str, float]:

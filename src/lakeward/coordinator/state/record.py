@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lakeward.config.tables import lakes_in_use
 from lakeward.coordinator.options import SideOptions
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.bucket import Bucket
@@ -52,6 +53,11 @@ class TableRecord:
     @property
     def enabled(self) -> list[LakeSide]:
         return [side for side in self.sides.values() if side.options.enabled]
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Its rows are meant for a lake and the server has none on: they wait in the log."""
+        return not self.enabled and bool(lakes_in_use(self.info.descriptor.properties))
 
     @property
     def with_state(self) -> list[LakeSide]:

@@ -72,7 +72,7 @@ def _rounds(seen: Overview) -> Tile:
     name, figure, advice, about = "Round / freshness, worst table", f"{share:.2f}", "", worst if share else None
     sick = [t for t in tiered if t.state in SICK or t.failures_in_a_row]
     late = [t for t in tiered if t.lag_ms > t.freshness_ms]
-    stopped = [t for t in seen.tables if t.stopped_buckets]
+    stopped, blocked = [t for t in seen.tables if t.stopped_buckets], [t for t in seen.tables if t.blocked]
     if seen.still:
         name, figure, about = "Threads that stand still", f"{len(seen.still)}", None
         advice = f"{', '.join(seen.still)} stands still: start the server again, and look into its log for the cause."
@@ -83,6 +83,10 @@ def _rounds(seen: Overview) -> Tile:
     elif seen.lake_error:
         name, figure, about = "Lake", "no answer", None
         advice = f"The lake does not answer: {seen.lake_error}. Nothing is lost; rounds go on when it does."
+    elif blocked:
+        about = blocked[0]
+        name, figure = "Tables that do not reach their lake", f"{len(blocked)}"
+        advice = f"{about.path}: {about.blocked}."
     elif sick:
         about = max(sick, key=lambda t: (t.state is TableState.QUARANTINED, t.failures_in_a_row))
         name, figure = "Tables that fail", f"{len(sick)}"
@@ -104,7 +108,7 @@ def _rounds(seen: Overview) -> Tile:
         name=name,
         figure=figure,
         ok=not advice,
-        rule=f"rounds at most {ROUND_SHARE} of it, no table late or failing, no bucket stopped",
+        rule=f"rounds at most {ROUND_SHARE} of it, no table late, failing or cut off from its lake, no bucket stopped",
         advice=advice,
         page=_page(about) if advice and about else "",
         about="" if about is None else str(about.path),

@@ -155,6 +155,20 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "3 rounds failed in a row",
         "lakeward table restore-lake a.b",
     ),
+    "blocked by what has a command": (
+        table(state=TableState.PAUSED, waiting_rows=7, blocked="ahead; `lakeward table resync shop.orders` ends that"),
+        "blocked",
+        Level.WRONG,
+        "paused, 7 rows wait",
+        "lakeward table resync shop.orders",
+    ),
+    "cut off from its lake": (
+        table(state=TableState.DISABLED, lag_ms=61_000, waiting_rows=7, blocked="datalake.enabled = false"),
+        "blocked",
+        Level.WRONG,
+        "disabled, 7 rows wait",
+        "start the server again",
+    ),
     "not feasible with the slots": (
         replace(
             HEALTHY,

@@ -47,6 +47,13 @@ def test_a_late_table_a_failing_one_a_long_round_and_a_silent_lake_each_turn_the
     assert "refused" in red(replace(WELL, lake_error="connection refused"))["rounds"].advice
 
 
+def test_a_table_that_does_not_reach_its_lake_turns_the_first_tile_red_whatever_its_state() -> None:
+    for state in (TableState.DISABLED, TableState.PAUSED, TableState.FAILED):
+        tile = red(replace(WELL, tables=[TABLE, replace(TABLE, state=state, blocked="resync it")]))["rounds"]
+        assert (tile.figure, tile.advice) == ("1", "db.t: resync it.")
+    assert red(replace(WELL, tables=[replace(TABLE, state=TableState.DISABLED)])) == {}, "made without a lake"
+
+
 def test_the_figure_of_a_red_tile_is_the_one_that_is_red_and_the_worst_table_is_named() -> None:
     late = replace(TABLE, path=TablePath("db", "late"), lag_ms=12_000)
     later = replace(TABLE, path=TablePath("db", "later"), lag_ms=42_000)
