@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,21 @@ import typer
 
 from lakeward.cli.adopt import adopt
 from lakeward.cli.connection import open_client
+from lakeward.cli.createfrom import propose_table
+from lakeward.cli.files.cellformat import cell_format
+from lakeward.cli.files.fileoptions import (
+    DateFormat,
+    Decimal,
+    Delimiter,
+    Encoding,
+    FalseWords,
+    LocaleName,
+    Nulls,
+    Order,
+    Thousands,
+    TrueWords,
+)
+from lakeward.cli.files.filerows import FileShape
 from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, note, print_json, print_rows
 from lakeward.cli.roundprogress import watching
 from lakeward.errors import InvalidRequest
@@ -58,6 +72,16 @@ def create(
         str | None, typer.Option("--from", help="A file of rows: proposes columns and a key; --yes makes the table.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --from: make the table as it is proposed.")] = False,
+    locale: LocaleName = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    date_order: Order = None,
+    date_format: DateFormat = None,
+    true: TrueWords = None,
+    false: FalseWords = None,
+    null: Nulls = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     property: Property = None,
     server: Server = None,
     as_json: Json = False,
@@ -77,10 +101,26 @@ def create(
     }
     if file is not None:
         table, columns, given = _from_file(file, given)
+    write_command = ""
     if from_file is not None and table is not None:
-        columns = _from_rows(table, from_file, given, yes=yes, as_json=as_json)
-        if columns is None:
+        cells = cell_format(
+            locale=locale,
+            decimal=decimal,
+            thousands=thousands,
+            date_order=date_order,
+            date_format=date_format,
+            true_words=true or (),
+            false_words=false or (),
+            nulls=null or (),
+        )
+        shape = FileShape(delimiter=delimiter, cells=cells, encoding=encoding)
+        proposed = propose_table(table, from_file, given, shape)
+        proposed.show(as_json=as_json and not yes, is_silent=as_json)
+        if not (yes or proposed.is_confirmed(as_json=as_json)):
+            if not as_json:
+                proposed.explain_next(freshness=freshness, no_lake=no_lake)
             return
+        columns, write_command = proposed.sql, proposed.write_command
     if table is None or columns is None:
         raise InvalidRequest(
             what="table create",
@@ -98,7 +138,7 @@ def create(
         else:
             print(f"made {new_table.path}, {counted(new_table.info.descriptor.bucket_count, 'bucket')}")
             if from_file is not None:
-                note(f"bring its rows in: lakeward write {table} {from_file}")
+                note(f"bring its rows in: {write_command}")
 
 
 def alter(
@@ -290,39 +330,6 @@ def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, A
         "if_not_exists": given["if_not_exists"] or statement.if_not_exists,
     }
     return statement.path, statement.columns, merged
-
-
-def _from_rows(table: str, file: str, given: dict[str, Any], *, yes: bool, as_json: bool) -> str | None:
-    """Shows what is proposed, and gives its columns where the table is to be made."""
-    from lakeward.cli.files.propose import propose
-    from lakeward.cli.files.rowfiles import format_of
-
-    proposal = propose(file, format_of(file))
-    if given["primary_key"] is None:  # an empty one says that there is to be none
-        given["primary_key"] = proposal.key
-    if as_json and not yes:
-        print_json(
-            {
-                "table": table,
-                "columns": proposal.sql,
-                "primary_key": given["primary_key"],
-                "rows": proposal.rows,
-                "notes": proposal.notes,
-            }
-        )
-        return None
-    if not as_json:
-        print_rows(("column", "type"), [(c.name, str(c.type)) for c in proposal.columns])
-        key = given["primary_key"] or "none: a log table, rows are only added (--primary-key names columns)"
-        note(f"{counted(proposal.rows, 'row')} in {file}; primary key: {key}")
-        for words in proposal.notes:
-            note(words)
-    if yes or (sys.stdin.isatty() and typer.confirm(f"Make {table}?")):
-        return proposal.sql
-    note("nothing is made yet. --yes makes it; to change columns, say them in place of --from:")
-    key = f" --primary-key {shlex.quote(given['primary_key'])}" if given["primary_key"] else ""
-    note(f"  lakeward table create {table} {shlex.quote(proposal.sql)}{key}")
-    return None
 
 
 def _unserved(client: Client, path: str) -> str | None:

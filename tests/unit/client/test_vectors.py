@@ -73,7 +73,7 @@ def test_json_and_csv() -> None:
     assert plan_printer(kind)(plan_converter(kind)([1, "NaN", 2.5])) == [1, "NaN", 2.5]
     cells, bad = convert_cells(pa.array(["[1, 2, 3]", None, "[1, 2]"]), kind)
     assert cells.to_pylist()[:2] == [[1.0, 2.0, 3.0], None]
-    assert [(b.row, b.reason) for b in bad] == [(2, "'[1, 2]' is no list of 3 numbers")]
+    assert [(b.row, b.problem.reason) for b in bad] == [(2, "'[1, 2]' is no list of 3 numbers")]
 
 
 def test_a_part_of_a_larger_column_is_stored_as_it_is() -> None:

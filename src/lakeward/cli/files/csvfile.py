@@ -8,12 +8,16 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cli.files.csvshapes import load_is_comma_file
 from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
+from lakeward.cli.files.lineends import PACKED, open_bytes, with_one_line_end
+from lakeward.cli.files.problems import Problem
 from lakeward.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 _LARGEST_CELL_BYTES = 1 << 30
 csv.field_size_limit(_LARGEST_CELL_BYTES)
 DELIMITERS = ",;\t|"
-PACKED = {".gz": "gzip", ".zst": "zstd"}
 _SNIFFED_BYTES = 1 << 20
 _OFFSET_BYTES = 3
 """Arrow has 4 bytes beside a text, the file a delimiter: what is left is about what the file holds."""
@@ -42,36 +45,142 @@ class _Dialect:
         return "utf-8-sig" if self.encoding == "utf-8" else self.encoding
 
 
-def read_csv(file: Path, types: Mapping[str, pa.DataType], shape: FileShape, rejects: Rejects) -> Iterator[FileRows]:
-    """Raises `InvalidRequest` with file, line and column."""
+def read_csv(
+    file: Path, types: Mapping[str, pa.DataType], shape: FileShape, rejects: Rejects, shown: str | None = None
+) -> Iterator[FileRows]:
+    """Rows that can be taken; the others go to `rejects`. Raises `InvalidRequest` for a file that is no such CSV.
+    `shown`: its name for people."""
     import duckdb
 
-    from lakeward.cli.files.csvtext import BadCell, convert_cells
-
     dialect = _sniff(file, list(types), shape)
-    lines = _Lines(file, dialect)
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+    with (
+        with_one_line_end(file, dialect.delimiter, dialect.encoding) as source,
+        duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection,
+    ):
+        reading = _Reading(connection, source, shown or str(file), dialect, shape, types)
         try:
-            query = _query(file, dialect, shape, is_skipping=rejects.is_skipping)
-            reader = connection.execute(query).to_arrow_reader(CHUNK_ROWS)
-            start, text_bytes, file_bytes = 0, 0, None if file.suffix.lower() in PACKED else file.stat().st_size
-            for batch in reader:
-                text_bytes += batch.nbytes - _OFFSET_BYTES * batch.num_columns * batch.num_rows
-                part = None if not file_bytes else min(1.0, text_bytes / file_bytes)
-                columns: list[pa.Array] = []
-                bad: dict[int, tuple[str, BadCell]] = {}
-                for name, text in zip(batch.schema.names, batch.columns, strict=True):
-                    values, wrong = convert_cells(text, types[name], shape.date_format)
-                    columns.append(values)
-                    for cell in wrong:
-                        bad.setdefault(cell.row, (name, cell))
-                for row, (name, cell) in sorted(bad.items()):
-                    rejects.add(Place(str(file), "line", lines.of(start + row), name), cell.value, cell.reason)
-                yield replace(_rows(columns, batch.schema.names, bad, str(file), lines, start), part=part)
-                start += batch.num_rows
-            _reject_broken(connection, file, dialect, rejects)
+            reading.look()
+            yield from reading.rows(rejects, is_tolerant=rejects.is_skipping)
         except duckdb.Error as error:
-            raise _refusal(file, dialect, shape, error) from error
+            if rejects.is_skipping or not reading.is_line_error(error):
+                raise reading.refusal(error) from error
+        else:
+            return
+        rejects.begin(reading.shown, shape.cells)  # again from its begin, for all that is wrong
+        try:
+            for _ in reading.rows(rejects, is_tolerant=True):
+                pass
+        except duckdb.Error as error:
+            raise reading.refusal(error) from error
+
+
+class _Reading:
+    """One file, open in DuckDB."""
+
+    def __init__(
+        self, connection: Any, path: Path, shown: str, dialect: _Dialect, shape: FileShape, types: Mapping[str, Any]
+    ) -> None:
+        self.connection, self.path, self.shown, self.dialect = connection, path, shown, dialect
+        self.shape, self.types = shape, types
+        self.lines = _Lines(path, dialect)
+        self.is_comma_file = False
+
+    def look(self) -> None:
+        """Before the first row is given out: whether a number may mean two things."""
+        fractions = [n for n in self.dialect.names if _is_fraction(self.types[n])]
+        if fractions and not self.shape.cells.is_known:
+            source = f"({self._query(is_tolerant=True)})"
+            self.is_comma_file = load_is_comma_file(self.connection, source, fractions, self.dialect.names)
+
+    def rows(self, rejects: Rejects, *, is_tolerant: bool) -> Iterator[FileRows]:
+        """Raises DuckDB's errors; where it is tolerant, lines that are no records go to `rejects`."""
+        from lakeward.cli.files.csvtext import BadCell, convert_cells
+
+        reader = self.connection.execute(self._query(is_tolerant=is_tolerant)).to_arrow_reader(CHUNK_ROWS)
+        start, text_bytes = 0, 0
+        file_bytes = None if self.path.suffix.lower() in PACKED else self.path.stat().st_size
+        for batch in reader:
+            text_bytes += batch.nbytes - _OFFSET_BYTES * batch.num_columns * batch.num_rows
+            part = None if not file_bytes else min(1.0, text_bytes / file_bytes)
+            columns: list[pa.Array] = []
+            bad: dict[int, list[tuple[str, BadCell]]] = {}
+            for name, text in zip(batch.schema.names, batch.columns, strict=True):
+                values, wrong = convert_cells(
+                    text, self.types[name], self.shape.cells, is_comma_file=self.is_comma_file
+                )
+                columns.append(values)
+                for cell in wrong:
+                    bad.setdefault(cell.row, []).append((name, cell))
+            for row, cells in sorted(bad.items()):
+                for name, cell in cells[:1] if rejects.is_skipping else cells:
+                    place = Place(self.shown, "line", self.lines.of(start + row), name)
+                    rejects.add(place, cell.value, cell.problem.reason, cell.problem)
+            yield replace(_rows(columns, batch.schema.names, bad, self.shown, self.lines, start), part=part)
+            start += batch.num_rows
+        if is_tolerant:
+            for line, text, words in self._broken():
+                rejects.add(Place(self.shown, "line", line), text, words, Problem(words, f"{words} in {text[:80]!r}"))
+
+    def is_line_error(self, error: Exception) -> bool:
+        """Whether a read that passes over broken lines gets through."""
+        return "unicode" not in str(error).lower()
+
+    def refusal(self, error: Exception) -> InvalidRequest:
+        if "unicode" in str(error).lower():
+            reason = f"a character is not {self.dialect.encoding}; say --encoding, as latin-1"
+        else:
+            reason = "it cannot be read as CSV; --delimiter and --encoding say how it is written"
+        return InvalidRequest(what=f"file {self.shown}", reason=reason)
+
+    def _query(self, *, is_tolerant: bool) -> str:
+        options = {
+            "auto_detect": "false",
+            "header": str(self.dialect.header).lower(),
+            "delim": quoted(self.dialect.delimiter),
+            "quote": "'\"'",
+            "escape": "'\"'",
+            "columns": "{" + ", ".join(f"{quoted(n)}: 'VARCHAR'" for n in self.dialect.names) + "}",
+            "nullstr": "[" + ", ".join(map(quoted, ("", *self.shape.cells.nulls))) + "]",
+            "allow_quoted_nulls": "false",
+            "encoding": quoted(self.dialect.encoding),
+            "store_rejects": str(is_tolerant).lower(),
+        }
+        stated = ", ".join(f"{name}={value}" for name, value in options.items())
+        return f"SELECT * FROM read_csv({quoted(str(self.path))}, {stated})"  # noqa: S608 - quoted
+
+    def _broken(self) -> Iterator[tuple[int, str, str]]:
+        """With the line of the file: DuckDB counts records, and says at which byte of the text in UTF-8 one begins."""
+        found = self.connection.execute(
+            "SELECT DISTINCT line_byte_position, csv_line, error_type::VARCHAR, error_message FROM reject_errors "
+            "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors) ORDER BY line_byte_position"
+        ).fetchall()
+        if not found:
+            return
+        line, at = 1, 0
+        with open_bytes(self.path) as source, _as_text(source, self.dialect.encoding) as text:
+            for position, record, kind, message in found:
+                while at < position - 1 and (passed := text.readline()):
+                    at += len(passed.encode(errors="surrogateescape"))
+                    line += 1
+                yield line, record, _line_problem(kind, message)
+
+
+def _line_problem(kind: str, message: str) -> str:
+    if (counts := re.search(r"Columns: (\d+) Found: (\d+)", message)) is not None:
+        cells = "cell" if counts[2] == "1" else "cells"
+        return f"{counts[2]} {cells} where {counts[1]} are expected"
+    known = {
+        "UNQUOTED VALUE": "a quote that is not closed, or text behind a closed one",
+        "LINE SIZE OVER MAXIMUM": "a record of more than 2 MB, as where a quote is not closed",
+        "INVALID ENCODING": "a character of another encoding",
+    }
+    return known.get(kind, "no record of this file")
+
+
+def _is_fraction(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _rows(
@@ -83,75 +192,6 @@ def _rows(
     kept = [i for i in range(batch.num_rows) if i not in bad] if bad else range(batch.num_rows)
     rows = batch.take(pa.array(kept, pa.int64())) if bad else batch
     return FileRows(rows, lambda i: Place(file, "line", lines.of(start + kept[i])))
-
-
-def _query(file: Path, dialect: _Dialect, shape: FileShape, *, is_skipping: bool) -> str:
-    nulls = ["", *([shape.null] if shape.null is not None else [])]
-    options = {
-        "auto_detect": "false",
-        "header": str(dialect.header).lower(),
-        "delim": quoted(dialect.delimiter),
-        "quote": "'\"'",
-        "escape": "'\"'",
-        "columns": "{" + ", ".join(f"{quoted(n)}: 'VARCHAR'" for n in dialect.names) + "}",
-        "nullstr": "[" + ", ".join(map(quoted, nulls)) + "]",
-        "allow_quoted_nulls": "false",
-        "encoding": quoted(dialect.encoding),
-        "store_rejects": str(is_skipping).lower(),
-    }
-    stated = ", ".join(f"{name}={value}" for name, value in options.items())
-    return f"SELECT * FROM read_csv({quoted(str(file))}, {stated})"  # noqa: S608 - quoted
-
-
-def _reject_broken(connection: Any, file: Path, dialect: _Dialect, rejects: Rejects) -> None:
-    """Lines that are no records of this file: too many cells or too few, an open quote."""
-    if not rejects.is_skipping:
-        return
-    for line, text, message in _broken(connection, file, dialect):
-        rejects.add(Place(str(file), "line", line), text, _first_words(message))
-
-
-def _broken(connection: Any, file: Path, dialect: _Dialect) -> Iterator[tuple[int, str, str]]:
-    """With the line of the file: DuckDB counts records, and says at which byte of the text in UTF-8 one begins."""
-    found = connection.execute(
-        "SELECT DISTINCT line_byte_position, csv_line, error_message FROM reject_errors ORDER BY line_byte_position"
-    ).fetchall()
-    if not found:
-        return
-    line, at = 1, 0
-    with open_bytes(file) as source, _as_text(source, dialect.encoding) as text:
-        for position, record, message in found:
-            while at < position - 1 and (passed := text.readline()):
-                at += len(passed.encode(errors="surrogateescape"))
-                line += 1
-            yield line, record, message
-
-
-def _refusal(file: Path, dialect: _Dialect, shape: FileShape, error: Exception) -> InvalidRequest:
-    """Read once more, for the first line that is wrong."""
-    import duckdb
-
-    message = str(error)
-    if "unicode" in message.lower():
-        reason = f"a character is not {dialect.encoding}; say --encoding, as latin-1"
-        return InvalidRequest(what=f"file {file}", reason=reason)
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        try:
-            for _ in connection.execute(_query(file, dialect, shape, is_skipping=True)).to_arrow_reader(CHUNK_ROWS):
-                pass
-            line, text, message = next(_broken(connection, file, dialect))
-            return InvalidRequest(
-                what=str(Place(str(file), "line", line)), reason=f"{_first_words(message)} in {text[:80]!r}"
-            )
-        except (duckdb.Error, StopIteration):
-            return InvalidRequest(what=f"file {file}", reason=_first_words(message))
-
-
-def _first_words(message: str) -> str:
-    """DuckDB's message without its advice about options of its own."""
-    head = message.split("Possible ")[0]
-    lines = [part for part in head.splitlines() if part and not part.startswith(("Invalid Input Error", "CSV Error"))]
-    return "; ".join(line.strip() for line in lines)[:300] or "it is no CSV"
 
 
 # ---- what the file is ------------------------------------------------------------------------------------------------
@@ -218,13 +258,6 @@ def _is_utf8(head: bytes, rest: Any) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def open_bytes(file: Path) -> Any:
-    """The file's bytes, unpacked where its name ends in .gz or .zst."""
-    import pyarrow as pa
-
-    return pa.input_stream(str(file), compression=PACKED.get(file.suffix.lower()))
 
 
 def _as_text(source: Any, encoding: str) -> io.TextIOWrapper:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from lakeward.cli.files.cellformat import CellFormat
+from lakeward.cli.files.problems import Problem, ProblemReport
 from lakeward.errors import InvalidRequest
 
 CHUNK_ROWS = 10_000
@@ -58,24 +60,48 @@ class FileRows:
 
 
 class Rejects:
-    """Where rows go that cannot be taken: into a CSV file with place, value and reason, or into an error."""
+    """Where rows go that cannot be taken: into a CSV file with place, value and reason, or into a report that becomes
+    an error. After a first one of the latter the rest of the file is read for its problems alone."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.count = 0
+        self.report: ProblemReport | None = None
+        self._is_endless = False
         self._file = None if path is None else path.open("w", newline="", encoding="utf-8")
         self._writer = None if self._file is None else csv.writer(self._file)
         if self._writer is not None:
             self._writer.writerow(("file", "line", "column", "value", "reason"))
 
-    def add(self, place: Place, value: str, reason: str) -> None:
-        """Raises `InvalidRequest` unless bad rows are skipped."""
-        if self._writer is None:
-            self.refuse(place, reason)
+    def begin(self, file: str, cells: CellFormat, *, is_endless: bool = False) -> None:
+        """A file, or the same one again from its first line. What has no end stops at its first problem."""
+        self._is_endless = is_endless
+        if not self.is_skipping:
+            self.report = ProblemReport(file, cells)
+
+    def add(self, place: Place, value: str, reason: str, problem: Problem | None = None) -> None:
         self.count += 1
-        self._writer.writerow((place.file, place.number, place.at or "", value, reason))
+        if self._writer is not None:
+            self._writer.writerow((place.file, place.number, place.at or "", value, reason))
+            return
+        problem = problem or Problem(reason.replace(repr(value), "").strip() if value else reason, reason)
+        if self.report is None:
+            self.report = ProblemReport(place.file, CellFormat())
+        self.report.add(place, value, problem)
+        if self._is_endless:
+            self.raise_problems()
 
     def refuse(self, place: Place, reason: str) -> NoReturn:
         raise InvalidRequest(what=str(place), reason=reason)
+
+    @property
+    def is_refused(self) -> bool:
+        """A problem was found that stops the file."""
+        return self.report is not None and not self.report.is_empty
+
+    def raise_problems(self) -> None:
+        """At a file's end. Raises `InvalidRequest` with all of them."""
+        if self.report is not None and not self.report.is_empty:
+            raise self.report.error()
 
     @property
     def is_skipping(self) -> bool:
@@ -96,8 +122,7 @@ class FileShape:
     """How people say their files are written; what is None is found out."""
 
     delimiter: str | None = None
-    null: str | None = None
-    date_format: str | None = None
+    cells: CellFormat = field(default_factory=CellFormat)
     encoding: str | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
 

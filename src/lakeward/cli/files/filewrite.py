@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.cli.files.filerows import FileRows, Place, Rejects
 from lakeward.cli.files.journal import WriteJournal
+from lakeward.cli.files.problems import SHOWN_LINES, Problem
 from lakeward.client.routing import Router
 from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import InvalidRequest, InvalidRows, OutOfSequence
@@ -54,20 +55,22 @@ class FileWrite:
         self._next: dict[Bucket, int] = {}
         self._senders: dict[Columns, PutSender] = {}
 
-    def check(self, chunks: Iterable[FileRows]) -> int:
-        """Every row is looked at, none is sent. Raises `InvalidRequest` for the first that cannot be taken."""
+    def check(self, chunks: Iterable[FileRows], rejects: Rejects) -> int:
+        """Every row is looked at, none is sent. Raises `InvalidRequest` with all that cannot be taken."""
         rows = 0
         for chunk in chunks:
-            for _, fitted in self._fit(chunk, Rejects())[0]:
+            for _, fitted in self._fit(chunk, rejects)[0]:
                 self._router.check(fitted)
             rows += len(chunk)
         return rows
 
     def run(self, chunks: Iterable[FileRows], rejects: Rejects, advance: Advance) -> None:
-        """Raises `InvalidRequest` for a row that cannot be taken: the chunks before its own are stored, no other."""
+        """Raises `InvalidRequest` for rows that cannot be taken: the chunks before the first are stored, no other."""
         try:
             for index, chunk in enumerate(chunks):
                 runs, kept = self._fit(chunk, rejects)
+                if rejects.is_refused:
+                    continue  # the rest is read for its problems
                 pieces = [(columns, self._route(fitted)) for columns, fitted in runs]
                 digest = _digest(runs)
                 if index < len(self.journal.digests):
@@ -86,7 +89,10 @@ class FileWrite:
                 sender.close()
 
     def _fit(self, chunk: FileRows, rejects: Rejects) -> tuple[Runs, FileRows]:
+        before = rejects.count
         while True:
+            if not rejects.is_skipping and rejects.count - before >= SHOWN_LINES:
+                return [], chunk
             try:
                 return self.table.fit_given(self.kind, chunk.rows, None, replace=self.replace), chunk
             except InvalidRows as error:
@@ -94,7 +100,7 @@ class FileWrite:
                 place = Place(where.file, where.unit, where.number, error.column)
                 if not isinstance(chunk.rows, list) and error.column not in self.table.info.schema.names:
                     rejects.refuse(place, error.reason)
-                rejects.add(place, "", error.reason)
+                rejects.add(place, "", error.reason, Problem(error.reason, error.reason))
                 chunk = chunk.without(error.row)
 
     def _pass_over(self, chunk: FileRows, digest: str, known: str) -> None:

@@ -13,9 +13,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from lakeward.cli.files.csvfile import PACKED, open_bytes
 from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
 from lakeward.cli.files.jsonvalues import Convert
+from lakeward.cli.files.lineends import PACKED, open_bytes
 from lakeward.errors import InvalidRequest
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table for a file's rows: columns, types and a key, found out by DuckDB over the whole file, and then tried: what
+"""A table for a file's rows: columns, types and a key, detected over the whole file, and then tried: what
 `lakeward write` would not take becomes text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from lakeward.cli.files.cellformat import CellFormat
 from lakeward.cli.files.csvfile import DELIMITERS, head_records, quoted, read_head
+from lakeward.cli.files.csvguess import guess_columns
 from lakeward.cli.files.filerows import FileShape, Place, Rejects
+from lakeward.cli.files.lineends import with_one_line_end
+from lakeward.cli.files.problems import Problem
 from lakeward.cli.files.rowfiles import WriteFormat, read_arrow_table, read_file
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import from_arrow_schema
@@ -25,8 +29,6 @@ from lakeward.model.types import StringType, quote_name
 _NUMBER = re.compile(r"\s*[+-]?[\d.]")
 _KEY_NAME = re.compile(r"(?i:(^|[^a-z])(id|key|uuid|no|nr|number|code)$)|[a-z]I[dD]$")
 _KEY_TYPES = ("BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "CHAR", "BINARY", "BYTES", "DECIMAL")
-_EXACT_DIGITS = 15
-"""A double holds that many digits for sure."""
 
 
 @dataclass(frozen=True)
@@ -37,39 +39,64 @@ class Proposal:
     key: str | None
     rows: int
     notes: tuple[str, ...] = ()
+    cells: CellFormat = field(default_factory=CellFormat)
+    """How `write` has to read it."""
 
     @property
     def sql(self) -> str:
         return ", ".join(f"{quote_name(c.name)} {c.type}" for c in self.columns)
 
 
-def propose(file: str, kind: WriteFormat) -> Proposal:
-    """Reads the file whole, twice. Raises `InvalidRequest`."""
+def propose(file: str, kind: WriteFormat, shape: FileShape | None = None) -> Proposal:
+    """Reads the file whole, a few times. Raises `InvalidRequest`."""
+    shape = shape or FileShape()
     if not Path(file).is_file():
         raise InvalidRequest(what=f"file {file}", reason="there is no such file")
+    if kind is WriteFormat.CSV:
+        return propose_csv(file, shape)
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
         try:
             _show(connection, file, kind)
             schema = connection.execute("SELECT * FROM file LIMIT 0").to_arrow_table().schema
             columns = tuple(replace(c, type=c.type.with_nullable(True)) for c in from_arrow_schema(schema))
-            texts = _inexact(connection, columns) if kind is WriteFormat.CSV else {}
-            texts |= _misfits(file, kind, tuple(_as_text(c, texts) for c in columns))
+            texts = misfits(file, kind, columns, shape)
             columns = tuple(_as_text(c, texts) for c in columns)
-            key, rows = _find_key(connection, columns)
+            key, rows = find_key(connection, columns, "file")
         except duckdb.Error as error:
-            reason = f"it cannot be read as {kind}: {str(error).splitlines()[0]}"
+            raise InvalidRequest(what=f"file {file}", reason=f"it cannot be read as {kind}") from error
+    return Proposal(columns, key, rows, text_notes(texts))
+
+
+def propose_csv(file: str, shape: FileShape) -> Proposal:
+    head, encoding = read_head(Path(file), shape.encoding)
+    delimiter, first = find_delimiter(head, shape.delimiter)
+    if not first:
+        raise InvalidRequest(what=f"file {file}", reason="it is no CSV" if head.strip() else "it is empty")
+    with (
+        with_one_line_end(Path(file), delimiter, encoding) as source,
+        duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection,
+    ):
+        try:
+            cells = _csv_source(source, encoding, delimiter, first, shape)
+            connection.execute(f"CREATE VIEW cells AS SELECT * FROM {cells}")  # noqa: S608 - quoted
+            guess = guess_columns(connection, shape.cells)
+            shape = replace(shape, cells=guess.cells)
+            texts = {**guess.texts} | misfits(file, WriteFormat.CSV, guess.with_texts(guess.texts), shape)
+            columns = guess.with_texts(texts)
+            key, rows = find_key(connection, columns, "cells")
+        except duckdb.Error as error:
+            reason = "it cannot be read as CSV; --delimiter and --encoding say how it is written"
             raise InvalidRequest(what=f"file {file}", reason=reason) from error
-    notes = tuple(f"{quote_name(name)} is text: {why}" for name, why in texts.items())
-    return Proposal(columns, key, rows, notes)
+    return Proposal(columns, key, rows, (*guess.notes, *text_notes(texts)), shape.cells)
+
+
+def text_notes(texts: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{quote_name(name)} is text: {why}" for name, why in texts.items())
 
 
 def _show(connection: Any, file: str, kind: WriteFormat) -> None:
-    """The file as the view `file`, and CSV as the view `cells` too, every cell as it is written."""
-    if kind is WriteFormat.CSV:
-        source = _csv_source(Path(file))
-        connection.execute(f"CREATE VIEW cells AS SELECT * FROM {source}, all_varchar=true)")  # noqa: S608 - quoted
-        connection.execute(f"CREATE VIEW file AS SELECT * FROM {source}, sample_size=-1)")  # noqa: S608 - quoted
-    elif kind is WriteFormat.ARROW:
+    """The file as the view `file`."""
+    if kind is WriteFormat.ARROW:
         connection.register("file", read_arrow_table(file))
     else:
         source = "read_parquet" if kind is WriteFormat.PARQUET else "read_json"
@@ -77,25 +104,23 @@ def _show(connection: Any, file: str, kind: WriteFormat) -> None:
         connection.execute(f"CREATE VIEW file AS SELECT * FROM {source}({quoted(file)}{more})")  # noqa: S608 - quoted
 
 
-def _csv_source(file: Path) -> str:
-    head, encoding = read_head(file, None)
-    delimiter, first = find_delimiter(head)
-    if not first:
-        raise InvalidRequest(what=f"file {file}", reason="it is no CSV" if head.strip() else "it is empty")
+def _csv_source(file: Path, encoding: str, delimiter: str, first: Sequence[str], shape: FileShape) -> str:
     header = is_header(first)
+    nulls = ", ".join(map(quoted, ("", *shape.cells.nulls)))
     names = [n.strip() for n in first] if header else [f"c{i}" for i in range(1, len(first) + 1)]
+    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
     stated = (
-        f"header={str(header).lower()}, delim={quoted(delimiter)}, quote='\"', escape='\"', skip=0, "
-        f"names=[{', '.join(map(quoted, names))}], encoding={quoted(encoding)}, ignore_errors=true, "
-        f"dateformat='%Y-%m-%d', allow_quoted_nulls=false"
+        f"header={str(header).lower()}, delim={quoted(delimiter)}, quote='\"', escape='\"', auto_detect=false, "
+        f"columns={{{columns}}}, encoding={quoted(encoding)}, "
+        f"nullstr=[{nulls}], ignore_errors=true, allow_quoted_nulls=false"
     )
-    return f"read_csv({quoted(str(file))}, {stated}"
+    return f"read_csv({quoted(str(file))}, {stated})"
 
 
-def find_delimiter(head: str) -> tuple[str, list[str]]:
+def find_delimiter(head: str, known: str | None = None) -> tuple[str, list[str]]:
     """The sign that cuts most of the first records into as many cells as the very first, and that first record."""
     best: tuple[int, str, list[str]] = (-1, ",", [])
-    for delimiter in DELIMITERS:
+    for delimiter in known or DELIMITERS:
         records = [r for r in islice(head_records(head, delimiter), 50) if r]
         if records:
             alike = sum(len(r) == len(records[0]) for r in records) * (len(records[0]) - 1)
@@ -108,30 +133,6 @@ def is_header(first: Sequence[str]) -> bool:
     return all(cells) and len(set(cells)) == len(cells) and not any(_NUMBER.match(c) for c in cells)
 
 
-def _inexact(connection: Any, columns: Sequence[Column]) -> dict[str, str]:
-    """Columns of numbers that would lose something: zeros in front, as of postal codes, or digits at the end."""
-    texts = {}
-    for column in columns:
-        if column.type.keyword not in ("BIGINT", "DOUBLE"):
-            continue
-        name = '"' + column.name.replace('"', '""') + '"'
-        of_cell, of_double = _digits(name), _digits(f"CAST(TRY_CAST({name} AS DOUBLE) AS VARCHAR)")
-        padded, digits = connection.execute(
-            f"SELECT bool_or(regexp_matches({name}, '^\\s*[+-]?0[0-9]')), "  # noqa: S608 - quoted
-            f"max(length({of_cell})) FILTER (WHERE {of_cell} IS DISTINCT FROM {of_double}) FROM cells"
-        ).fetchone()
-        if padded:
-            texts[column.name] = "some of its numbers begin with zeros, which a number would lose"
-        elif column.type.keyword == "DOUBLE" and (digits or 0) > _EXACT_DIGITS:
-            texts[column.name] = f"some of its numbers have {digits} digits, more than a double holds"
-    return texts
-
-
-def _digits(cell: str) -> str:
-    """In SQL. What a program wrote of a double has up to 17 of them, and is that double's own text."""
-    return f"regexp_replace({cell}, '[eE].*|[^0-9]', '', 'g')"
-
-
 class _Misfits(Rejects):
     """Keeps the first reason of each column."""
 
@@ -139,7 +140,7 @@ class _Misfits(Rejects):
         super().__init__()
         self.reasons: dict[str, str] = {}
 
-    def add(self, place: Place, value: str, reason: str) -> None:
+    def add(self, place: Place, value: str, reason: str, problem: Problem | None = None) -> None:
         if place.at is not None and not place.at.isdigit():
             self.reasons.setdefault(place.at, f"{reason} ({place.short})")
 
@@ -148,26 +149,27 @@ class _Misfits(Rejects):
         return True
 
 
-def _misfits(file: str, kind: WriteFormat, columns: tuple[Column, ...]) -> dict[str, str]:
-    misfits = _Misfits()
+def misfits(file: str, kind: WriteFormat, columns: tuple[Column, ...], shape: FileShape) -> dict[str, str]:
+    """Columns that `write` would not take as they are proposed, and why."""
+    found = _Misfits()
     if kind not in (WriteFormat.CSV, WriteFormat.JSON):
         return {}
-    for _ in read_file(file, kind, Schema(columns=columns), FileShape(), misfits):
+    for _ in read_file(file, kind, Schema(columns=columns), shape, found):
         pass
-    return misfits.reasons
+    return found.reasons
 
 
 def _as_text(column: Column, texts: dict[str, str]) -> Column:
     return replace(column, type=StringType()) if column.name in texts else column
 
 
-def _find_key(connection: Any, columns: Sequence[Column]) -> tuple[str | None, int]:
+def find_key(connection: Any, columns: Sequence[Column], view: str) -> tuple[str | None, int]:
     """The column that is named like a key, or the first one, where each row has a value of its own in it."""
     fitting = [c for c in columns if c.type.keyword in _KEY_TYPES]
     named = [c for c in fitting if _KEY_NAME.search(c.name)]
     tried = named + [c for c in fitting[:1] if c is columns[0] and c not in named]
     quoted_names = ['"' + c.name.replace('"', '""') + '"' for c in tried]
     counted = "".join(f", count(DISTINCT {name})" for name in quoted_names)
-    rows, *distinct = connection.execute(f"SELECT count(*){counted} FROM file").fetchone()  # noqa: S608 - quoted
+    rows, *distinct = connection.execute(f"SELECT count(*){counted} FROM {view}").fetchone()  # noqa: S608 - quoted
     keys = [c.name for c, count in zip(tried, distinct, strict=True) if rows > 1 and count == rows]
     return (keys[0] if keys else None), rows

@@ -12,10 +12,11 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cli.files.csvfile import PACKED, read_csv
+from lakeward.cli.files.csvfile import read_csv
 from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
 from lakeward.cli.files.jsonfile import read_json
 from lakeward.cli.files.jsonvalues import plan_converter
+from lakeward.cli.files.lineends import PACKED
 from lakeward.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def _has_rows(path: Path) -> bool:
 def read_file(
     file: str, kind: WriteFormat, schema: Schema, shape: FileShape | None = None, rejects: Rejects | None = None
 ) -> Iterator[FileRows]:
-    """The file's rows in pieces. `schema` says what JSON and CSV values are meant to be. Raises `InvalidRequest` with
-    file and line.
+    """The file's rows in pieces. `schema` says what JSON and CSV values are meant to be. Raises `InvalidRequest` at the
+    file's end, with all its problems; standard input stops at the first.
     """
     from lakeward.model.arrow import to_arrow_type
 
@@ -98,12 +99,19 @@ def read_file(
         reason = f"the table has no column {', '.join(map(repr, missing))}; it has {', '.join(types)}"
         raise InvalidRequest(what="--columns", reason=reason)
     if kind is WriteFormat.JSON:
-        return read_json(
-            file, {name: plan_converter(column_type) for name, column_type in types.items()}, shape, rejects
-        )
-    if kind is WriteFormat.CSV:
-        return _read_csv(file, types, shape, rejects)
-    return _read_arrow(file, kind, shape)
+        converters = {name: plan_converter(column_type) for name, column_type in types.items()}
+        rows = read_json(file, converters, shape, rejects)
+    elif kind is WriteFormat.CSV:
+        rows = _read_csv(file, types, shape, rejects)
+    else:
+        rows = _read_arrow(file, kind, shape)
+    rejects.begin(file, shape.cells, is_endless=file == "-" and kind is not WriteFormat.CSV)
+    return _then_problems(rows, rejects)
+
+
+def _then_problems(rows: Iterator[FileRows], rejects: Rejects) -> Iterator[FileRows]:
+    yield from rows
+    rejects.raise_problems()
 
 
 def _read_csv(file: str, types: Mapping[str, pa.DataType], shape: FileShape, rejects: Rejects) -> Iterator[FileRows]:
@@ -113,7 +121,7 @@ def _read_csv(file: str, types: Mapping[str, pa.DataType], shape: FileShape, rej
     with tempfile.NamedTemporaryFile(suffix=".csv") as held:  # what it is must be found out before it is read
         shutil.copyfileobj(sys.stdin.buffer, held)
         held.flush()
-        yield from read_csv(Path(held.name), types, shape, rejects)
+        yield from read_csv(Path(held.name), types, shape, rejects, "standard input")
 
 
 def _read_arrow(file: str, kind: WriteFormat, shape: FileShape) -> Iterator[FileRows]:

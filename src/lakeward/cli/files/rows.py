@@ -10,6 +10,19 @@ from typing import Annotated
 import typer
 
 from lakeward.cli.connection import open_client
+from lakeward.cli.files.cellformat import cell_format
+from lakeward.cli.files.fileoptions import (
+    DateFormat,
+    Decimal,
+    Delimiter,
+    Encoding,
+    FalseWords,
+    LocaleName,
+    Nulls,
+    Order,
+    Thousands,
+    TrueWords,
+)
 from lakeward.cli.files.filerows import FileShape, Rejects, parse_renames
 from lakeward.cli.files.rowfiles import WriteFormat, find_files
 from lakeward.cli.files.rowprint import ReadFormat, take, write_rows
@@ -52,10 +65,16 @@ def write(
     skip_bad: Annotated[
         Path | None, typer.Option("--skip-bad", help="Rows that cannot be taken go into this CSV file, with reasons.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="CSV: what parts cells; else found out.")] = None,
-    null: Annotated[str | None, typer.Option(help="CSV: a text that means NULL, besides an empty cell.")] = None,
-    date_format: Annotated[str | None, typer.Option(help="CSV: how dates and times are written, as %d.%m.%Y.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Text files: utf-8, utf-16, latin-1; else found out.")] = None,
+    locale: LocaleName = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    date_order: Order = None,
+    date_format: DateFormat = None,
+    true: TrueWords = None,
+    false: FalseWords = None,
+    null: Nulls = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     columns: Annotated[
         str | None, typer.Option(help="Names in the file and in the table: 'Order No=id,Sum=total'.")
     ] = None,
@@ -68,13 +87,17 @@ def write(
     Example: lakeward write shop.orders orders.csv"""
     from lakeward.cli.files.writefiles import WriteFiles
 
-    shape = FileShape(
-        delimiter=delimiter,
-        null=null,
+    cells = cell_format(
+        locale=locale,
+        decimal=decimal,
+        thousands=thousands,
+        date_order=date_order,
         date_format=date_format,
-        encoding=encoding,
-        renamed=parse_renames(columns),
+        true_words=true or (),
+        false_words=false or (),
+        nulls=null or (),
     )
+    shape = FileShape(delimiter=delimiter, cells=cells, encoding=encoding, renamed=parse_renames(columns))
     with open_client(server) as client, Rejects(skip_bad) as rejects:
         job = WriteFiles(client.table(table), shape, format, delete=delete, replace=replace, rejects=rejects)
         if follow:

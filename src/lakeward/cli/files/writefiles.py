@@ -79,7 +79,8 @@ class WriteFiles:
     def _check(self, files: Sequence[str], *, resume: bool) -> None:
         try:
             for file in files:
-                FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace).check(self._read(file))
+                job = FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace)
+                job.check(self._read(file), self.rejects)
         except LakewardError:
             note("nothing more is stored" if resume else f"nothing of {' '.join(files)} is stored")
             raise

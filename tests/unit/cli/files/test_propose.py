@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.cli import app
+from lakeward.cli.files.filerows import FileShape
 from lakeward.cli.files.propose import Proposal, find_delimiter, is_header, propose
 from lakeward.cli.files.rowfiles import format_of, read_file
 from lakeward.errors import InvalidRequest
@@ -21,7 +22,8 @@ from lakeward.model.schema import Schema
 def proposed(file: Path, content: bytes) -> Proposal:
     file.write_bytes(content)
     proposal = propose(str(file), format_of(file.name))
-    chunks = read_file(str(file), format_of(file.name), Schema(columns=proposal.columns))
+    shape = FileShape(cells=proposal.cells)
+    chunks = read_file(str(file), format_of(file.name), Schema(columns=proposal.columns), shape)
     assert sum(len(c) for c in chunks) == proposal.rows  # each row is taken as it is
     return proposal
 
@@ -45,7 +47,7 @@ def test_awkward_csv(tmp_path: Path) -> None:
     proposal = proposed(tmp_path / "a.csv", "\r\n".join([*lines, ";;;;;;;;;"]).encode("latin-1")[:-11])
     assert proposal.sql == (
         "`Order No` BIGINT, `Name` STRING, `PLZ` STRING, `Sum` DOUBLE, `Paid` BOOLEAN, `At` TIMESTAMP(6), "
-        "`Zoned` TIMESTAMP_LTZ(6), `Day` DATE, `Odd day` STRING, `Digits` STRING"
+        "`Zoned` TIMESTAMP_LTZ(6), `Day` DATE, `Odd day` DATE, `Digits` STRING"
     )
     assert proposal.key == "Order No"
     assert proposal.notes[-1] == "`Digits` is text: some of its numbers have 21 digits, more than a double holds"

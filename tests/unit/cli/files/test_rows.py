@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeward.cli.files.cellformat import CellFormat
 from lakeward.cli.files.filerows import FileShape, Rejects
 from lakeward.cli.files.rowfiles import WriteFormat, find_files, format_of, read_file
 from lakeward.cli.files.rowprint import ReadFormat, take, write_rows
@@ -146,7 +147,10 @@ def test_csv_as_people_have_it(delimiter: str, tmp_path: Path) -> None:
 
 def test_csv_options(tmp_path: Path) -> None:
     text = "Order No,When\n7,31.01.2026\n8,-\n"
-    shape: dict[str, Any] = {"renamed": {"Order No": "id", "When": "d"}, "date_format": "%d.%m.%Y", "null": "-"}
+    shape: dict[str, Any] = {
+        "renamed": {"Order No": "id", "When": "d"},
+        "cells": CellFormat(date_format="%d.%m.%Y", nulls=("-",)),
+    }
     assert rows_of(text, "id int, d date", tmp_path, **shape) == [
         {"id": 7, "d": date(2026, 1, 31)},
         {"id": 8, "d": None},
@@ -167,13 +171,13 @@ def test_csv_options(tmp_path: Path) -> None:
     [
         ('id,name\n1,"a\nb"\nx,c\n', "line 4, column id: 'x' is no whole number"),
         ("id,name\n1,a\n\n99999999999,b\n", "line 4, column id: '99999999999' is no whole number that fits"),
-        ("id,name\n1,a,b\n", "line 2: Expected Number of Columns: 2 Found: 3 in '1,a,b'"),
-        ('id,name\n1,"a\nb"\n\n2,c\n3\n', "line 6: Expected Number of Columns: 2 Found: 1 in '3'"),
-        ('\ufeffid,name\n1,"ä\nb"\n3\n', "line 4: Expected Number of Columns: 2 Found: 1 in '3'"),
+        ("id,name\n1,a,b\n", "line 2: 3 cells where 2 are expected in '1,a,b'"),
+        ('id,name\n1,"a\nb"\n\n2,c\n3\n', "line 6: 1 cell where 2 are expected in '3'"),
+        ('\ufeffid,name\n1,"ä\nb"\n3\n', "line 4: 1 cell where 2 are expected in '3'"),
         ("id,nom\n1,a\n", "line 1: the table has no column 'nom'; it has id, name. --columns"),
         ("id,id\n1,2\n", "line 1: column id is there more than once"),
         ("", "line 1: the file is empty"),
-        ("id,name\n1," + "x" * 200_000 + "\ny,b\n", "line 3, column id: 'y' is no whole number that fits int32"),
+        ("id,name\n1," + "x" * 200_000 + "\ny,b\n", "line 3, column id: 'y' is no whole number that fits INT"),
         ("id,name\r1,a\ry,b\r", "line 3, column id: 'y'"),
     ],
 )
