@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeward.lake.core.reader import PositionReader
+from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.lake.memory.reader import MemoryLakeReader
 from lakeward.lake.memory.table import MemoryLake
+from lakeward.model.bucket import Bucket
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath
 from lakeward.spi.hot import HotStore
@@ -64,16 +66,16 @@ def test_what_was_on_disk_goes_with_it() -> None:
     assert not folder.exists()
 
 
-class CountingReader(MemoryLakeReader):
+class CountingReader(PositionReader[MemoryGround]):
     """Counts scans of the rows' values, and of their offsets alone."""
 
     scans = 0
     offset_scans = 0
 
-    def scan(self, *arguments: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+    def scan_buckets(self, *arguments: Any, **named: Any) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         self.scans += named["columns"] != [OFFSET]
         self.offset_scans += named["columns"] == [OFFSET]
-        return super().scan(*arguments, **named)
+        return super().scan_buckets(*arguments, **named)
 
 
 class CountingStore:
@@ -113,7 +115,7 @@ def test_a_bucket_is_read_once(tmp_path: Path, pk: bool, window_bytes: int) -> N
             put("db.t", [{"id": i, "v": f"{turn}-{i}"} for i in range(50 * turn, 50 * turn + 100)])
             world.tier("db.t")
         info = world.store.load_table(TablePath.parse("db.t"))
-        hot, reader = CountingStore(world.store), CountingReader(lake.lake, info)
+        hot, reader = CountingStore(world.store), CountingReader(lake.table(info))
 
         def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
             sized = [replace(t, window_bytes=window_bytes) for t in tasks]

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty
-from lakeward.lake.memory.reconcile import owner_of
+from lakeward.errors import InvalidAlter, LakeMismatch
+from lakeward.lake.core.reconcile import find_owner
+from lakeward.lake.memory.log import MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake, MemoryTable, spec_of, table_of
+from lakeward.lake.owner import check_owner
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -44,7 +46,7 @@ class MemoryLakeCatalog(LakeCatalog):
             if lake_table is not None:
                 _check_match(lake_table, table.descriptor)
             if lake_table is not None and lake_table.snapshots:
-                _check_adoption(lake_table, table, adopt)
+                check_owner(table, self._owner(table.path), has_snapshots=True, adopt=adopt)
 
     def validate(self, table: TableInfo) -> None:
         with self._lake.lock:
@@ -75,8 +77,11 @@ class MemoryLakeCatalog(LakeCatalog):
 
     def table_id(self, path: TablePath) -> TableId | None:
         with self._lake.lock:
-            lake_table = self._lake.tables.get(path)
-            return None if lake_table is None else owner_of(lake_table)
+            return self._owner(path) if path in self._lake.tables else None
+
+    def _owner(self, path: TablePath) -> TableId | None:
+        log = MemorySnapshotLog(self._lake, path)
+        return find_owner(log, log.load())
 
 
 def map_properties(properties: Mapping[str, str]) -> dict[str, str]:
@@ -120,14 +125,3 @@ def _column_diff(lake_columns: Sequence[Column], wanted: Sequence[Column]) -> li
     if not diff and list(there) != list(due):
         diff.append(f"column order: lake {', '.join(there)}, wanted {', '.join(due)}")
     return diff
-
-
-def _check_adoption(lake_table: MemoryTable, table: TableInfo, adopt: bool) -> None:
-    """A table with snapshots is taken only on purpose, and only as the table that wrote them."""
-    owner = owner_of(lake_table)
-    if owner == table.table_id:
-        return
-    if not adopt:
-        raise LakeNotEmpty(table=str(table.path))
-    if owner is not None:
-        raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)

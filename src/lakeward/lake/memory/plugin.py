@@ -8,24 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lakeward.errors import InvalidConfig, UnknownOption
+from lakeward.lake.core.storage import PositionStorage
+from lakeward.lake.core.table import PositionTable
 from lakeward.lake.memory.catalog import MemoryLakeCatalog
-from lakeward.lake.memory.committer import MemoryLakeCommitter
-from lakeward.lake.memory.maintenance import MemoryLakeMaintenance
-from lakeward.lake.memory.reader import MemoryLakeReader
-from lakeward.lake.memory.rewrite import rewrite_group
+from lakeward.lake.memory.files import MemoryFiles, rewrite
+from lakeward.lake.memory.log import MemoryGround, MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.memory.writer import MemoryLakeWriter
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import (
-    LakeCatalog,
-    LakeCommitter,
-    LakeMaintenance,
-    LakeReader,
-    LakeStorage,
-    LakeWriter,
-    WriteTask,
-)
+from lakeward.spi.lake import LakeCatalog, LakeStorage, LakeWriter, WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 NAME = "memory"
@@ -48,7 +40,7 @@ _lakes: dict[str, MemoryLake] = {}
 _lock = threading.Lock()
 
 
-class MemoryLakeStorage(LakeStorage):
+class MemoryLakeStorage(PositionStorage[MemoryGround]):
     name = NAME
 
     def __init__(self, lake: MemoryLake, capabilities: LakeCapabilities = CAPABILITIES) -> None:
@@ -60,17 +52,13 @@ class MemoryLakeStorage(LakeStorage):
     def open_writer(self, task: WriteTask) -> LakeWriter:
         return MemoryLakeWriter(self.lake, task, self.capabilities.delete_encodings)
 
-    def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return MemoryLakeCommitter(self.lake, table, self.capabilities.delete_encodings)
-
-    def open_reader(self, table: TableInfo) -> LakeReader:
-        return MemoryLakeReader(self.lake, table)
-
-    def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
-        return MemoryLakeMaintenance(self.lake, table)
+    def table(self, table: TableInfo) -> PositionTable[MemoryGround]:
+        self.lake.table(table.path)
+        log, files = MemorySnapshotLog(self.lake, table.path), MemoryFiles(self.lake, table.path)
+        return PositionTable.of(table, log, files, self.capabilities.delete_encodings)
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(self.lake, task, is_due)
+        return rewrite(self.lake, task, is_due)
 
 
 def load(options: Mapping[str, str]) -> LakeStorage:

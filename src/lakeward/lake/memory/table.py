@@ -83,6 +83,10 @@ class Snapshot:
     def id(self) -> SnapshotId:
         return SnapshotId(str(self.number))
 
+    @property
+    def paths(self) -> set[str]:
+        return {*self.data, *self.deletes}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Refs:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, LeaseLost, ServerUnavailable
-from lakeward.lake.memory.committer import MemoryLakeCommitter
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import set_injector
@@ -248,7 +249,7 @@ def test_a_coordinator_that_does_not_answer_is_a_lease_that_is_gone(log: World) 
     assert (end.error["code"], files(log)) == ("lease-lost", 4)
 
 
-class LossyCommitter(MemoryLakeCommitter):
+class LossyCommitter(CoreCommitter[MemoryGround]):
     """Loses the answer of its first commit, after or before it took effect, or says conflict."""
 
     takes_effect, error = True, "unknown"
@@ -266,7 +267,7 @@ class LossyCommitter(MemoryLakeCommitter):
 
 class LossyLake(MemoryLakeStorage):
     def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return LossyCommitter(self.lake, table)
+        return LossyCommitter(self.table(table))
 
 
 def lose_answer(world: World, error: str, *, takes_effect: bool) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import FaultInjected, ServerUnavailable
-from lakeward.lake.memory.committer import MemoryLakeCommitter
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.faults import set_injector
 from lakeward.model.ids import new_round_id
@@ -195,7 +196,7 @@ def test_an_unknown_outcome_whose_snapshot_was_expired_is_found_in_the_ledger(wo
     assert world.lake_rows() == world.store.rows()
 
 
-class EagerCommitter(MemoryLakeCommitter):
+class EagerCommitter(CoreCommitter[MemoryGround]):
     """As if the transport had sent the request again after it took effect: the second answer is all that is seen."""
 
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
@@ -205,7 +206,7 @@ class EagerCommitter(MemoryLakeCommitter):
 
 class EagerStorage(MemoryLakeStorage):
     def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return EagerCommitter(self.lake, table)
+        return EagerCommitter(self.table(table))
 
 
 def test_a_transport_that_retried_into_its_own_commit_is_no_conflict(world: World) -> None:

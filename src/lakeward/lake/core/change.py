@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one commit changes in a table's files, and who works that out: `Changes`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.round import LakeBase
+from lakeward.spi.commit import CommitProperties, Renewal
+from lakeward.spi.rewrite import RewriteResult
+
+F = TypeVar("F")
+
+
+class ChangeKind(StrEnum):
+    """The plug point's words for what a snapshot did."""
+
+    APPEND = "append"
+    UPSERT = "overwrite"
+    REWRITE = "replace"
+    DROP = "delete"
+    """A rewrite all of whose groups are dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitChange:
+    """Figures of a commit. `deletes`: rows deleted by it; of a rewrite, those deleted since its plan. `total_rows`:
+    live rows afterwards; None where nobody counts them."""
+
+    kind: ChangeKind
+    rows: int = 0
+    deletes: int = 0
+    files: int = 0
+    bytes_written: int = 0
+    total_rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFileChange(CommitChange, Generic[F]):
+    """A change of a format whose rows are deleted by position. `changed`: live files that lose rows, before and after.
+    `beside`: other files that the round's writers made, such as keys to delete."""
+
+    added: tuple[F, ...] = ()
+    changed: tuple[tuple[F, F], ...] = ()
+    removed: tuple[F, ...] = ()
+    beside: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundWork:
+    """What a round brings to its commit, as `LakeCommitter.prepare` is given it."""
+
+    results: Sequence[bytes]
+    replaced: Mapping[Bucket, OffsetSet]
+    renewal: Renewal | None
+    base: LakeBase
+    properties: CommitProperties
+
+    @property
+    def is_resync(self) -> bool:
+        return self.properties.generation > self.base.generation
+
+    @property
+    def renewed(self) -> Mapping[Bucket, OffsetSet]:
+        return {} if self.renewal is None else self.renewal.offsets
+
+
+@dataclass(frozen=True)
+class WholeGroup:
+    """A group of a rewrite all of whose inputs are live. `emptied`: paths of inputs that lost their last row since the
+    plan and left the table by that."""
+
+    result: RewriteResult
+    emptied: frozenset[str] = field(default_factory=frozenset)
+
+
+G_contra = TypeVar("G_contra", contravariant=True)
+C_co = TypeVar("C_co", bound=CommitChange, covariant=True)
+
+
+class Changes(ABC, Generic[G_contra, C_co]):
+    """Works out what a commit changes. `PositionChanges` does it for formats that delete by position; a format that
+    merges by key, or has manifests of its own, brings its own."""
+
+    @abstractmethod
+    def plan_round(self, ground: G_contra, work: RoundWork) -> C_co:
+        """Resolves what the round replaces on this ground and writes delete files. Raises `ReplacedRowMissing`,
+        `ForeignRowsFound`, `LakeSchemaBroken`, `InvalidRequest`."""
+
+    @abstractmethod
+    def find_whole(self, ground: G_contra, results: Sequence[RewriteResult]) -> Sequence[WholeGroup]:
+        """Groups that can still take the place of their inputs. None while foreign rows wait for the next round, which
+        looks for them since our newest commit."""
+
+    @abstractmethod
+    def plan_rewrite(self, ground: G_contra, groups: Sequence[WholeGroup], round_id: RoundId) -> C_co:
+        """New files in, inputs out; rows deleted from inputs since the plan are deleted from the new files."""

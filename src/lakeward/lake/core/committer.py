@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One table's commits, for every format: prepared on a head, sent on exactly that head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic
+
+from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, InvalidRequest, LakeUnavailable
+from lakeward.lake.conflict import describe_conflict
+from lakeward.lake.core.change import CommitChange, RoundWork
+from lakeward.lake.core.expiry import plan_expiry
+from lakeward.lake.core.log import G, HeadMoved
+from lakeward.lake.core.reconcile import describe, find_round, load_base
+from lakeward.lake.core.table import LakeTable
+from lakeward.model.bucket import Bucket
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.round import LakeBase
+from lakeward.spi.capabilities import DeleteEncoding
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.lake import LakeCommitter
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY, encode_all_keys
+
+
+class CoreCommitter(LakeCommitter, Generic[G]):
+    def __init__(self, table: LakeTable[G]) -> None:
+        self._table, self._info, self._log = table, table.info, table.log
+
+    def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
+        return self._table.files.handle(self._loaded(base), round_id)
+
+    def prefix(self, round_id: RoundId) -> str:
+        return self._table.files.prefix(round_id)
+
+    def prepare(
+        self,
+        results: Sequence[bytes],
+        replaced: Mapping[Bucket, OffsetSet],
+        base: LakeBase,
+        properties: CommitProperties,
+        renewal: Renewal | None = None,
+        *,
+        fence_step: int = 0,
+    ) -> Committable:
+        if any(replaced.values()) and DeleteEncoding.POSITIONS not in self._table.encodings:
+            raise InvalidRequest(what=f"replaced rows of {self._log.table}", reason="this lake merges by key")
+        if back := properties.breach(base):
+            raise CommitConflict(table=self._log.table, round_id=properties.round_id, reason=back, lost=True)
+        ground = self._fresh(base, properties.round_id)
+        work = RoundWork(results=results, replaced=replaced, renewal=renewal, base=base, properties=properties)
+        change = self._table.changes.plan_round(ground, work)
+        keys = encode_all_keys(
+            self._info.table_id, base, properties, fence_step=fence_step, rows=change.total_rows
+        ) | dict(self._log.own_keys(ground, base, properties, change))
+        committable = self._committable(ground, base, properties.round_id, keys, change)
+        snapshots = list(self._log.newest_first(ground))[::-1]
+        going = plan_expiry(
+            snapshots, self._log.retention(ground), self._log.protected(ground), self._log.now_ms(), coming=1
+        )
+        return replace(committable, expirable=tuple(self._log.expiring(ground, s) for s in going))
+
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
+        ground = self._fresh(base, round_id)
+        groups = self._table.changes.find_whole(ground, results)
+        whole = [g.result for g in groups]
+        left_out = tuple(r.group.index for r in results if r not in whole)
+        if not whole or base.token is None:
+            return PreparedRewrite(committable=None, left_out=left_out)
+        change = self._table.changes.plan_rewrite(ground, groups, round_id)
+        own = CommitProperties.rewrite(base, extra)
+        keys = encode_all_keys(
+            self._info.table_id, base, own, rows=rows_after(whole, base.lake_rows), rewrite_id=round_id
+        ) | dict(self._log.own_keys(ground, base, own, change))
+        committable = self._committable(ground, base, round_id, keys, change)
+        return PreparedRewrite(committable=committable, left_out=left_out, carried=change.deletes)
+
+    def _committable(
+        self, ground: G, base: LakeBase, round_id: RoundId, keys: Mapping[str, str], change: CommitChange
+    ) -> Committable:
+        return Committable(
+            base=base,
+            payload=self._log.encode(ground, round_id, keys, change),
+            rows=change.rows,
+            deletes=change.deletes,
+            files=change.files,
+            bytes_written=change.bytes_written,
+        )
+
+    def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
+        request = self._log.parse(committable.payload)
+        round_id, table = request.round_id, self._log.table
+        if broken := precondition.breach(committable.base, TableId(request.keys[TABLE_ID_KEY])):
+            raise CommitConflict(table=table, round_id=round_id, reason=broken, lost=True)
+        try:
+            fault_point("lake.before-commit", round_id=round_id)
+            landed = self._log.append(request, committable.base, committable.expire)
+            fault_point("lake.after-commit", round_id=round_id)
+        except HeadMoved as error:
+            raise self._conflict(round_id, str(error), precondition) from error
+        except (FaultInjected, LakeUnavailable, OSError) as error:
+            raise CommitUnknown(table=table, round_id=round_id, reason=str(error)) from error
+        self._log.settle(request)
+        return describe(self._log, landed)
+
+    def find(self, round_id: RoundId) -> LakeSnapshot | None:
+        landed = find_round(self._log, self._log.load(), round_id)
+        return None if landed is None else describe(self._log, landed)
+
+    def _loaded(self, base: LakeBase | None) -> G:
+        loaded: Any = None if base is None else base.loaded
+        return loaded if isinstance(loaded, self._log.ground_type) else self._log.load()
+
+    def _fresh(self, base: LakeBase, round_id: RoundId) -> G:
+        """The table now, which may have other columns or properties than the base had. Raises `CommitConflict` if its
+        head is not the base's."""
+        ground = self._loaded(base)
+        if not self._log.is_current(ground):
+            ground = self._log.load()
+        if base.head != ground.head_id:
+            on_base = Precondition.on(self._info.table_id, base)
+            raise self._conflict(round_id, "the table moved on since the base was read", on_base)
+        return ground
+
+    def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
+        def load() -> LakeBase:
+            return load_base(self._log, self._log.load(), self._info.table_id)
+
+        return describe_conflict(self._log.table, round_id, reason, precondition, load)

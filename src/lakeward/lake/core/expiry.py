@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which snapshots of a table may go: one rule and one default history for every format."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lakeward.lake.core.history import LogSnapshot
+from lakeward.model.ids import SnapshotId
+
+MAX_AGE_KEY = "history.expire.max-snapshot-age-ms"
+MIN_KEPT_KEY = "history.expire.min-snapshots-to-keep"
+MAX_AGE_MS = 5 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True)
+class HistoryLimit:
+    """`max_age_ms` counts from the moment when the next snapshot took a snapshot's place."""
+
+    max_age_ms: int = MAX_AGE_MS
+    min_kept: int = 1
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], prefix: str = "lakeward.") -> HistoryLimit:
+        """`prefix`: of the names under which a format keeps the two properties."""
+        age, kept = properties.get(prefix + MAX_AGE_KEY), properties.get(prefix + MIN_KEPT_KEY)
+        return cls(MAX_AGE_MS if age is None else int(age), 1 if kept is None else int(kept))
+
+
+def plan_expiry(
+    snapshots: Sequence[LogSnapshot],
+    retention: HistoryLimit,
+    protected: Collection[SnapshotId],
+    now_ms: int,
+    coming: int = 0,
+) -> list[SnapshotId]:
+    """Beyond age and number. `snapshots`: the retained ones, oldest first. `coming`: snapshots that a commit adds."""
+    oldest_ms = now_ms - retention.max_age_ms
+    spare = len(snapshots) - max(1, retention.min_kept - coming)
+    old = [s for s, follower in list(pairwise(snapshots))[: max(0, spare)] if follower.committed_at_ms < oldest_ms]
+    return [s.snapshot_id for s in old if s.snapshot_id not in protected]

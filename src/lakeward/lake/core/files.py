@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a format does with data files whose rows are deleted by position: read them, mark rows deleted, list, delete."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.lake.ranks import RankTable
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.spi.lakefile import LakeFile, StoredFile
+from lakeward.spi.rewrite import RewriteResult
+
+F = TypeVar("F")
+G = TypeVar("G")
+
+
+class SnapshotFiles(ABC, Generic[F]):
+    """Data files of one snapshot, or of a round that is about to be committed."""
+
+    files: Sequence[F]
+
+    @abstractmethod
+    def key(self, file: F) -> str:
+        """The same for a file whatever is deleted from it."""
+
+    @abstractmethod
+    def path(self, file: F) -> str:
+        """As `LakeFile.path` spells it."""
+
+    @abstractmethod
+    def bucket(self, file: F) -> Bucket | None:
+        """None: it has rows of several, or does not say."""
+
+    @abstractmethod
+    def bounds(self, file: F) -> OffsetRange | None:
+        """Of the offsets in it, where known without reading it."""
+
+    @abstractmethod
+    def rows(self, file: F) -> int:
+        """Deleted ones too."""
+
+    @abstractmethod
+    def live_rows(self, file: F) -> int: ...
+
+    @abstractmethod
+    def size(self, file: F) -> int: ...
+
+    @abstractmethod
+    def offsets(self, file: F) -> Offsets:
+        """Of every row, deleted ones too, in the file's order. Reads the file."""
+
+    @abstractmethod
+    def deleted(self, file: F) -> OffsetSet:
+        """Positions that are deleted by position."""
+
+    @abstractmethod
+    def describe(self, file: F) -> LakeFile: ...
+
+    @abstractmethod
+    def read(self, files: Sequence[F], schema: pa.Schema) -> Iterator[pa.Table]:
+        """Live rows in the files' order, with these columns; one that was added since a file was written is null."""
+
+    def places(self, file: F) -> Sequence[tuple[Bucket | None, Offsets | None]]:
+        """Which of its rows, by position, belong to which bucket; None: all."""
+        return [(self.bucket(file), None)]
+
+    def dead(self, file: F) -> OffsetSet:
+        """Positions of rows that are deleted in any way."""
+        return self.deleted(file)
+
+    def live_positions(self, file: F) -> Offsets:
+        every = np.arange(self.rows(file), dtype=np.int64)
+        return every[~self.dead(file).mask(every)]
+
+    def is_input(self, file: F, planned: LakeFile) -> bool:
+        """Is this live file the one that a rewrite was planned with? Its path is the same."""
+        return True
+
+    def prune(self, files: Sequence[F], filter: pc.Expression, schema: pa.Schema) -> Sequence[F]:
+        """Leaves out files in which no row matches. `schema`: the filter's columns."""
+        return files
+
+    @abstractmethod
+    def delete_files(self) -> int:
+        """How many, for metrics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenFiles(Generic[F]):
+    """What a round's writers made. `beside`: other files, passed to the log as they are."""
+
+    files: Sequence[F]
+    beside: Sequence[Any] = ()
+    beside_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewrittenFiles(Generic[F]):
+    """What an executor made of one group: new files in the order of their rows, and per input where its rows went."""
+
+    files: Sequence[F]
+    ranks: Sequence[RankTable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletion(Generic[F]):
+    """Rows that one file loses. `positions`: live until now; `dead`: deleted before."""
+
+    file: F
+    positions: OffsetSet
+    deleted: OffsetSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkedFiles(Generic[F]):
+    """Files after their deletions, in the same order; how many delete files were written, and their size."""
+
+    files: Sequence[F]
+    delete_files: int
+    bytes_written: int
+
+
+class StoredFiles(ABC, Generic[G]):
+    """One table's files in storage, of whatever format. All calls may block and raise `LakeUnavailable`."""
+
+    @abstractmethod
+    def handle(self, ground: G, round_id: RoundId) -> bytes:
+        """What writers need to know of the table, as versioned bytes."""
+
+    @abstractmethod
+    def prefix(self, round_id: RoundId) -> str:
+        """What the paths of all files begin with that a round may write."""
+
+    @abstractmethod
+    def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
+        """Files of ours in storage, referenced or not: under a round's prefix, or all."""
+
+    @abstractmethod
+    def delete(self, path: str) -> int:
+        """Returns the bytes freed; 0 where it is gone already."""
+
+    def probe(self) -> bool:
+        """Writes and deletes a small file beside the data. False: there is nothing to probe."""
+        return False
+
+
+class RowFiles(StoredFiles[G], Generic[G, F]):
+    """Of a format whose rows are deleted by position."""
+
+    @abstractmethod
+    def at(self, ground: G, snapshot_id: SnapshotId | None = None) -> SnapshotFiles[F]:
+        """Those of a snapshot (default: the ground's own, also where only columns changed since its head). The snapshot
+        is one that the log still has."""
+
+    @abstractmethod
+    def among(self, ground: G, files: Sequence[F]) -> SnapshotFiles[F]:
+        """Those that a commit will add."""
+
+    @abstractmethod
+    def schema(self, ground: G) -> pa.Schema:
+        """Of rows as reads return them: today's columns, then the system columns."""
+
+    @abstractmethod
+    def parse_written(self, ground: G, results: Sequence[bytes]) -> WrittenFiles[F]: ...
+
+    @abstractmethod
+    def parse_rewritten(self, ground: G, result: RewriteResult) -> RewrittenFiles[F]: ...
+
+    def number(self, ground: G, files: Sequence[F]) -> Sequence[F]:
+        """New files as their commit will number them; called before rows of them are deleted."""
+        return files
+
+    @abstractmethod
+    def mark_deleted(self, ground: G, round_id: RoundId, deletions: Sequence[Deletion[F]]) -> MarkedFiles[F]:
+        """Writes delete files. A crash leaves files that no snapshot references."""
+
+    def was_emptied(self, ground: G, planned: LakeFile, result: RewriteResult) -> bool:
+        """Did a file leave the table since the plan because a round deleted its last row? If not, others moved it."""
+        return False
+
+    @abstractmethod
+    def deleted_rows(self, file: LakeFile) -> OffsetSet:
+        """Positions that its deletes take out. Raises `LakeTampered`."""
+
+    @abstractmethod
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
+        """Offsets of the rows that its deletes take out."""

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Foreign rows of a PK table: rows that others inserted since our newest commit. They left no other file, so no
+changelog has them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from lakeward.lake.core.change import F
+from lakeward.lake.core.files import SnapshotFiles
+from lakeward.lake.movedrows import MovedRows, find_inserted
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import Offsets, OffsetSet
+
+Positions = dict[str, OffsetSet]
+"""By the key of a file."""
+
+
+def find_foreign_rows(
+    before: SnapshotFiles[F], now: SnapshotFiles[F], compared: Mapping[Bucket, OffsetSet]
+) -> tuple[Positions, int]:
+    """Where they are, and how many of them share the address of a row that moved. `before`: at our newest commit.
+    `compared`: buckets that the round compared row by row, which settles them."""
+    known = {before.key(f) for f in before.files}
+    added = [f for f in now.files if now.key(f) not in known]
+    left = _rows_that_left(before, now) if added else {}
+    hits, copies = Positions(), 0
+    for file in added:
+        live, offsets = now.live_positions(file), now.offsets(file)
+        for bucket, places in now.places(file):
+            if bucket is not None and bucket in compared:
+                continue
+            positions = live if places is None else np.intersect1d(places, live)
+            inserted, copied = find_inserted(offsets[positions], [left[bucket]] if bucket in left else [])
+            copies += copied
+            if inserted.any():
+                key = now.key(file)
+                hits[key] = hits.get(key, OffsetSet()).union(OffsetSet(positions[inserted]))
+    return hits, copies
+
+
+def _rows_that_left(before: SnapshotFiles[F], now: SnapshotFiles[F]) -> dict[Bucket | None, MovedRows]:
+    """Per bucket the offsets whose rows left the files that were there."""
+    parts = defaultdict[Bucket | None, list[Offsets]](list)
+    still = {now.key(f): f for f in now.files}
+    for file in before.files:
+        same = still.get(before.key(file))
+        if same is not None and same == file:
+            continue
+        stays = np.empty(0, np.int64) if same is None else now.live_positions(same)
+        gone = np.setdiff1d(before.live_positions(file), stays)
+        if not len(gone):
+            continue
+        offsets = before.offsets(file)
+        for bucket, places in before.places(file):
+            parts[bucket].append(offsets[gone if places is None else np.intersect1d(places, gone)])
+    return {bucket: MovedRows(offsets) for bucket, offsets in parts.items()}

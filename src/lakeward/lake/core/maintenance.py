@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upkeep of one table, for every format: listing, references, fencing, deleting, expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Generic
+
+from lakeward.errors import CommitConflict
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.core.expiry import plan_expiry
+from lakeward.lake.core.log import G
+from lakeward.lake.core.table import LakeTable
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.round import LakeBase
+from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+
+_ATTEMPTS = 3
+
+
+class CoreMaintenance(LakeMaintenance, Generic[G]):
+    def __init__(self, table: LakeTable[G]) -> None:
+        self._table, self._info, self._log = table, table.info, table.log
+
+    def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
+        return self._table.files.list_files(prefix)
+
+    def references(self) -> set[str]:
+        return self._log.references(self._log.load())
+
+    def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
+        committer = CoreCommitter(self._table)
+        committable = committer.prepare([], {}, base, CommitProperties.fence(base, round_id, epoch), fence_step=1)
+        return committer.commit(committable, Precondition.on(self._info.table_id, base))
+
+    def delete(self, paths: Iterable[str]) -> int:
+        freed = 0
+        for path in paths:
+            fault_point("lake.before-delete", path=path)
+            freed += self._table.files.delete(path)
+        return freed
+
+    def probe(self) -> bool:
+        return self._table.files.probe()
+
+    def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
+        log, ground = self._log, self._log.load()
+        snapshots = list(log.newest_first(ground))[::-1]
+        going = plan_expiry(snapshots, log.retention(ground), log.protected(ground), now_ms)
+        return [log.expiring(ground, s) for s in going]
+
+    def expire(self, snapshots: Sequence[SnapshotId]) -> int:
+        """Tried again when a round commits meanwhile: what may go was decided by the caller."""
+        for _ in range(_ATTEMPTS):
+            ground = self._log.load()
+            protected = self._log.protected(ground)
+            asked = [s for s in snapshots if s not in protected and self._log.has(ground, s)]
+            leaving = [self._log.expiring(ground, s) for s in asked]
+            if self._log.forget(ground, asked):
+                left = [s for s in snapshots if s not in asked]
+                return self.delete_expired([*leaving, *(ExpiringSnapshot(snapshot_id=s) for s in left)]).bytes
+        raise CommitConflict(table=self._log.table, round_id="expiry", reason="others kept committing; run it again")
+
+    def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
+        """Files first, what names them last: a deletion that is cut short is found again."""
+        ground = self._log.load()
+        retained = {s.snapshot_id for s in self._log.newest_first(ground)}
+        expired = [s for s in snapshots if s.snapshot_id not in retained]
+        if not expired:
+            return Expired()
+        freed = self.delete(self._log.only_in(ground, expired))
+        self.delete(self._log.clean(ground, expired))
+        return Expired(snapshots=tuple(s.snapshot_id for s in expired), bytes=freed)

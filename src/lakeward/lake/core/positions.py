@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a commit changes in a format that deletes rows by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Generic
+
+import numpy as np
+
+from lakeward.errors import ForeignRowsFound, ReplacedRowMissing
+from lakeward.lake.core.change import ChangeKind, Changes, F, RoundWork, RowFileChange, WholeGroup
+from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles
+from lakeward.lake.core.foreign import Positions, find_foreign_rows
+from lakeward.lake.core.log import G, SnapshotLog
+from lakeward.lake.core.resolve import resolve
+from lakeward.model.bucket import Bucket
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.table import TableInfo
+from lakeward.spi.foreignrows import removes_foreign_rows
+from lakeward.spi.rewrite import RewriteResult
+
+
+class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
+    def __init__(self, info: TableInfo, log: SnapshotLog[G, Any, Any], files: RowFiles[G, F]) -> None:
+        self._info, self._log, self._files = info, log, files
+
+    def plan_round(self, ground: G, work: RoundWork) -> RowFileChange[F]:
+        written, head, round_id = self._files.parse_written(ground, work.results), self._files.at(ground), _id(work)
+        positions = self._find_foreign(ground, head, work.renewed, is_resync=work.is_resync)
+        fault_point("lake.before-resolve", round_id=round_id)
+        needs_numbers = bool(work.replaced or work.renewed or positions)
+        added = self._files.number(ground, written.files) if needs_numbers else written.files
+        new = self._files.among(ground, added)
+        positions, missing = resolve(head, new, work.replaced, work.renewed, positions)
+        if missing and not self._others_deleted(ground):
+            bucket, offsets = next(iter(missing.items()))
+            raise ReplacedRowMissing(
+                table=self._log.table, bucket=str(bucket), offset=int(offsets.values[0]), count=len(offsets)
+            )
+        deletions = [*_deletions(head, positions), *_deletions(new, positions)]
+        marked, after = self._mark(ground, round_id, deletions), dict[str, F]()
+        after.update((head.key(f), f) for f in marked.files)
+        deletes = sum(len(d.positions) for d in deletions)
+        rows = sum(new.rows(f) for f in added)
+        return RowFileChange(
+            kind=ChangeKind.UPSERT if deletions or written.beside else ChangeKind.APPEND,
+            rows=rows,
+            deletes=deletes,
+            files=len(added) + len(written.beside) + marked.delete_files,
+            bytes_written=sum(new.size(f) for f in added) + written.beside_bytes + marked.bytes_written,
+            total_rows=sum(head.live_rows(f) for f in head.files) + rows - deletes,
+            added=tuple(after.get(new.key(f), f) for f in added),
+            changed=tuple((f, after[head.key(f)]) for f in head.files if head.key(f) in after),
+            beside=tuple(written.beside),
+        )
+
+    def find_whole(self, ground: G, results: Sequence[RewriteResult]) -> Sequence[WholeGroup]:
+        head = self._files.at(ground)
+        if self._find_foreign(ground, head, {}, is_resync=True):
+            return []
+        live, whole = {head.path(f): f for f in head.files}, []
+        for result in results:
+            gone = [f for f in result.group.files if f.path not in live or not head.is_input(live[f.path], f)]
+            if all(self._files.was_emptied(ground, f, result) for f in gone):
+                whole.append(WholeGroup(result, frozenset(f.path for f in gone)))
+        return whole
+
+    def plan_rewrite(self, ground: G, groups: Sequence[WholeGroup], round_id: RoundId) -> RowFileChange[F]:
+        head = self._files.at(ground)
+        live = {head.path(f): f for f in head.files}
+        rewritten = [self._files.parse_rewritten(ground, g.result) for g in groups]
+        added = self._files.number(ground, [f for r in rewritten for f in r.files])
+        new, late, first = self._files.among(ground, added), Positions(), 0
+        for group, result in zip(groups, rewritten, strict=True):
+            own, first = added[first : first + len(result.files)], first + len(result.files)
+            deleted = {f.path: OffsetSet(np.arange(f.record_count)) for f in group.result.group.files}
+            deleted |= {p: head.deleted(live[p]) for p in deleted if p not in group.emptied}
+            late |= _carry_over(new, own, result, deleted)
+        deletions = _deletions(new, late)
+        marked = self._mark(ground, round_id, deletions)
+        after = {new.key(f): f for f in marked.files}
+        return RowFileChange(
+            kind=ChangeKind.DROP if all(g.result.group.is_dropped for g in groups) else ChangeKind.REWRITE,
+            rows=sum(g.result.rows for g in groups),
+            deletes=sum(map(len, late.values())),
+            files=len(added) + marked.delete_files,
+            bytes_written=sum(g.result.bytes_written for g in groups) + marked.bytes_written,
+            added=tuple(after.get(new.key(f), f) for f in added),
+            removed=tuple(live[f.path] for g in groups for f in g.result.group.files if f.path not in g.emptied),
+        )
+
+    def _find_foreign(
+        self, ground: G, head: SnapshotFiles[F], compared: Mapping[Bucket, OffsetSet], *, is_resync: bool
+    ) -> Positions:
+        """Rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option says so."""
+        own = self._log.own_history(ground).newest
+        if not self._info.is_pk or own is None:
+            return {}
+        since = list(takewhile(lambda s: not s.keys, self._log.newest_first(ground, with_expired=True)))
+        foreign = [s for s in since if s.adds_rows]
+        if not foreign or not self._log.has(ground, own.snapshot_id):
+            return {}
+        hits, copies = find_foreign_rows(self._files.at(ground, own.snapshot_id), head, compared)
+        if not hits or is_resync or (removes_foreign_rows(self._info) and not copies):
+            return hits
+        raise ForeignRowsFound(
+            table=self._log.table,
+            snapshots=", ".join(s.snapshot_id for s in reversed(foreign)),
+            rows=sum(map(len, hits.values())),
+            file=next(head.path(f) for f in head.files if head.key(f) in hits),
+        )
+
+    def _others_deleted(self, ground: G) -> bool:
+        """Has another engine deleted rows, as far as history tells? Then a replaced row may be gone for a reason."""
+        history = self._log.newest_first(ground, with_expired=True)
+        return any(s.removes_rows and not s.keys for s in history)
+
+    def _mark(self, ground: G, round_id: RoundId, deletions: Sequence[Deletion[F]]) -> MarkedFiles[F]:
+        if not deletions:
+            return MarkedFiles(files=(), delete_files=0, bytes_written=0)
+        fault_point("lake.before-deletes", round_id=round_id)
+        return self._files.mark_deleted(ground, round_id, deletions)
+
+
+def _id(work: RoundWork) -> RoundId:
+    return work.properties.round_id
+
+
+def _deletions(files: SnapshotFiles[F], positions: Positions) -> list[Deletion[F]]:
+    """Without rows that are deleted already, and files that lose no more."""
+    found = []
+    for file in files.files if positions else ():
+        if wanted := positions.get(files.key(file)):
+            fresh = wanted.minus(files.dead(file))
+            if fresh:
+                found.append(Deletion(file=file, positions=fresh, deleted=files.deleted(file)))
+    return found
+
+
+def _carry_over(
+    new: SnapshotFiles[F], own: Sequence[F], result: RewrittenFiles[F], deleted: Mapping[str, OffsetSet]
+) -> Positions:
+    """Rows deleted from the inputs since the plan, as positions in a group's new files."""
+    parts = [ranks.follow(deleted[ranks.path].values) for ranks in result.ranks]
+    rows = OffsetSet(np.concatenate([np.empty(0, np.int64), *parts])).values
+    carried, first = Positions(), 0
+    for file in own:
+        low, high = np.searchsorted(rows, [first, first + new.rows(file)])
+        if low < high:
+            carried[new.key(file)] = OffsetSet.from_sorted(rows[low:high] - first)
+        first += new.rows(file)
+    return carried

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reconcile (design.md 6.1): what our newest commit says that the head stands on, and whether somebody rolled back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lakeward.errors import LakeForeign, LakeRolledBack
+from lakeward.lake.core.history import LogSnapshot, OwnCommit
+from lakeward.lake.core.log import G, SnapshotLog
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.round import LakeBase
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import (
+    FENCE_KEY,
+    GENERATION_KEY,
+    TABLE_ID_KEY,
+    decode_base,
+    decode_snapshot,
+    decode_token,
+    is_of,
+)
+
+
+def load_base(log: SnapshotLog[G, Any, Any], ground: G, table_id: TableId, *, as_is: bool = False) -> LakeBase:
+    """Raises `LakeForeign`, `LakeTampered`; `LakeRolledBack` unless `as_is`."""
+    own, head = log.own_history(ground), ground.head_id
+    if own.is_rolled_back and own.newest is not None and not as_is:
+        raise LakeRolledBack(table=log.table, head=str(head), ours=own.newest.snapshot_id)
+    commit = own.stands_on
+    if commit is None:
+        return LakeBase(head=head, loaded=ground)
+    owner = commit.keys.get(TABLE_ID_KEY, table_id)
+    if owner != table_id:
+        raise LakeForeign(table=log.table, found=owner, expected=table_id)
+    base = decode_base(
+        commit.keys,
+        table=log.table,
+        snapshot_id=commit.snapshot_id,
+        head=head,
+        offsets=log.offsets(commit),
+        token=decode_token(commit.keys, commit.snapshot_id),
+    )
+    fence, generation = (max(int(k.get(key, "0")) for k in own.counted) for key in (FENCE_KEY, GENERATION_KEY))
+    return replace(base, fence=fence, generation=generation, loaded=ground)
+
+
+def find_owner(log: SnapshotLog[G, Any, Any], ground: G) -> TableId | None:
+    """The table id that our newest commit carries, wherever the head is."""
+    own = log.own_history(ground)
+    owners = (c.keys.get(TABLE_ID_KEY) for c in (own.stands_on, own.newest) if c is not None)
+    return next((TableId(owner) for owner in owners if owner is not None), None)
+
+
+def describe(log: SnapshotLog[Any, Any, Any], snapshot: LogSnapshot) -> LakeSnapshot:
+    """A snapshot as the plug point shows it."""
+    own = OwnCommit(snapshot.snapshot_id, snapshot.keys)
+    return decode_snapshot(
+        snapshot.keys,
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_id,
+        committed_at_ms=snapshot.committed_at_ms,
+        operation=snapshot.operation,
+        offsets=log.offsets(own) if snapshot.keys else None,
+        sequence=snapshot.sequence,
+    )
+
+
+def find_round(log: SnapshotLog[G, Any, Any], ground: G, round_id: RoundId) -> LogSnapshot | None:
+    """A rewrite copies the id of the round before it: the oldest of them is the round's own."""
+    own = (s for s in log.newest_first(ground, with_expired=True) if is_of(s.keys, round_id))
+    return min(own, key=lambda s: s.sequence, default=None)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake format on the commit protocol: it opens a `LakeTable`, and rounds, reads and upkeep are given the rest."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Generic
+
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.core.log import G
+from lakeward.lake.core.maintenance import CoreMaintenance
+from lakeward.lake.core.reader import PositionReader
+from lakeward.lake.core.table import LakeTable, PositionTable
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeCommitter, LakeMaintenance, LakeReader, LakeStorage
+
+
+class CoreStorage(LakeStorage, Generic[G]):
+    @abstractmethod
+    def table(self, table: TableInfo) -> LakeTable[G]:
+        """Cheap: loads nothing."""
+
+    def open_committer(self, table: TableInfo) -> LakeCommitter:
+        return CoreCommitter(self.table(table))
+
+    def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
+        return CoreMaintenance(self.table(table))
+
+
+class PositionStorage(CoreStorage[G]):
+    """Of a format whose rows are deleted by position."""
+
+    @abstractmethod
+    def table(self, table: TableInfo) -> PositionTable[G]: ...
+
+    def open_reader(self, table: TableInfo) -> LakeReader:
+        return PositionReader(self.table(table))
