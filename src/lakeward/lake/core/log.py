@@ -156,7 +156,7 @@ class SnapshotLog(ABC, Generic[G, C, R]):
         return
 
     @abstractmethod
-    def retention(self, ground: G) -> HistoryLimit:
+    def limit(self, ground: G) -> HistoryLimit:
         """The table's `history.expire.*` properties."""
 
     @abstractmethod

@@ -48,7 +48,7 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         log, ground = self._log, self._log.load()
         snapshots = list(log.newest_first(ground))[::-1]
-        going = plan_expiry(snapshots, log.retention(ground), log.protected(ground), now_ms)
+        going = plan_expiry(snapshots, log.limit(ground), log.protected(ground), now_ms)
         return [log.expiring(ground, s) for s in going]
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
@@ -58,7 +58,9 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
             protected = self._log.protected(ground)
             asked = [s for s in snapshots if s not in protected and self._log.has(ground, s)]
             leaving = [self._log.expiring(ground, s) for s in asked]
+            fault_point("lake.before-expire", table=self._log.table)
             if self._log.forget(ground, asked):
+                fault_point("lake.after-expire", table=self._log.table)
                 left = [s for s in snapshots if s not in asked]
                 return self.delete_expired([*leaving, *(ExpiringSnapshot(snapshot_id=s) for s in left)]).bytes
         raise CommitConflict(table=self._log.table, round_id="expiry", reason="others kept committing; run it again")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
-from lakeward.lake.delta.commit.reconcile import DeltaGround
+from lakeward.lake.delta.log import DeltaGround
 from lakeward.lake.delta.meta.actions import Action, DeltaTableState, commit_info
 from lakeward.lake.delta.meta.columns import parse_schema_string, to_delta_type, to_schema_string
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features

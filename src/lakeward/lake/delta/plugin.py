@@ -7,20 +7,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from lakeward.lake.core.storage import PositionStorage
+from lakeward.lake.core.table import PositionTable
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
-from lakeward.lake.delta.committer import DeltaLakeCommitter
-from lakeward.lake.delta.maintenance import DeltaLakeMaintenance
+from lakeward.lake.delta.files import DeltaFiles
+from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.meta.logcache import LogCache
-from lakeward.lake.delta.reader import DeltaLakeReader
-from lakeward.lake.delta.rewrite import rewrite_group
+from lakeward.lake.delta.rewrite import rewrite
 from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import WarehousePlugin, parse_warehouse
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lake import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CACHED = 64
@@ -39,7 +40,7 @@ CAPABILITIES = LakeCapabilities(
 )
 
 
-class DeltaLakeStorage(LakeStorage):
+class DeltaLakeStorage(PositionStorage[DeltaGround]):
     """`options`: those of S3, for a warehouse there."""
 
     name = "delta"
@@ -59,17 +60,12 @@ class DeltaLakeStorage(LakeStorage):
     def open_writer(self, task: WriteTask) -> DeltaLakeWriter:
         return DeltaLakeWriter(self.files, task)
 
-    def open_committer(self, table: TableInfo) -> DeltaLakeCommitter:
-        return DeltaLakeCommitter(self.log(table.path), table)
-
-    def open_reader(self, table: TableInfo) -> DeltaLakeReader:
-        return DeltaLakeReader(self.log(table.path), table)
-
-    def open_maintenance(self, table: TableInfo) -> DeltaLakeMaintenance:
-        return DeltaLakeMaintenance(self.log(table.path), table)
+    def table(self, table: TableInfo) -> PositionTable[DeltaGround]:
+        log = self.log(table.path)
+        return PositionTable.of(table, DeltaSnapshotLog(log), DeltaFiles(log))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(self.files, task, is_due)
+        return rewrite(self.files, task, is_due)
 
     def log(self, path: TablePath) -> DeltaLog:
         root = f"{self.warehouse}/{path.database}/{path.table}"

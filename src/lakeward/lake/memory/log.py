@@ -142,7 +142,7 @@ class MemorySnapshotLog(SnapshotLog[MemoryGround, RowFileChange[LiveFile], Memor
                 table.snapshots.pop(number, None)
             return _log_snapshot(landed)
 
-    def retention(self, ground: MemoryGround) -> HistoryLimit:
+    def limit(self, ground: MemoryGround) -> HistoryLimit:
         return HistoryLimit.of(ground.table.properties, prefix="")
 
     def protected(self, ground: MemoryGround) -> set[SnapshotId]:

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of one Delta table: read, deleted from by vectors, listed, deleted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
+from lakeward.lake.core.probe import probe_folder
+from lakeward.lake.delta.log import DeltaGround
+from lakeward.lake.delta.meta.actions import AddFile, DeltaTableState
+from lakeward.lake.delta.meta.columns import parse_schema_string, table_schema
+from lakeward.lake.delta.meta.described import add_of, deletes_of
+from lakeward.lake.delta.meta.failures import lake_errors
+from lakeward.lake.delta.meta.log import DeltaLog
+from lakeward.lake.delta.meta.vector import vector_path, write_vectors
+from lakeward.lake.delta.rewrite import DeltaRewrittenGroup
+from lakeward.lake.delta.scan.prune import prune
+from lakeward.lake.delta.scan.rows import DeltaFileRows
+from lakeward.lake.delta.writer import DeltaWriteHandle, DeltaWriteResult, is_round_folder, round_folder
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.spi.lakefile import LakeFile, StoredFile
+from lakeward.spi.rewrite import RewriteResult
+
+
+class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
+    def __init__(self, log: DeltaLog, state: DeltaTableState, files: Sequence[AddFile]) -> None:
+        self._log, self._keys, self.files = log, state.partition_keys, files
+        self._rows = _rows(log, pa.schema([]))
+
+    def key(self, file: AddFile) -> str:
+        return str(file.action["path"])
+
+    def path(self, file: AddFile) -> str:
+        return file.location(self._log.root)
+
+    def bucket(self, file: AddFile) -> Bucket | None:
+        return file.bucket(self._keys)
+
+    def bounds(self, file: AddFile) -> OffsetRange | None:
+        return file.offsets
+
+    def rows(self, file: AddFile) -> int:
+        return self._rows.count(file) + file.deleted
+
+    def live_rows(self, file: AddFile) -> int:
+        return self._rows.count(file)
+
+    def size(self, file: AddFile) -> int:
+        return file.size_bytes
+
+    def offsets(self, file: AddFile) -> Offsets:
+        return self._rows.offsets(file)
+
+    def deleted(self, file: AddFile) -> OffsetSet:
+        return self._rows.deleted(file)
+
+    def delete_files(self) -> int:
+        return len({vector_path(self._log.root, f.vector) for f in self.files if f.vector} - {None})
+
+    def describe(self, file: AddFile) -> LakeFile:
+        return LakeFile(
+            path=self.path(file),
+            bucket=self.bucket(file),
+            record_count=self.rows(file),
+            size_bytes=file.size_bytes,
+            offsets=file.offsets,
+            sequence=file.since,
+            deletes=deletes_of(file, self._log.root),
+            partition=file.partition(self._keys),
+            is_reader_needed=not file.is_whole,
+        )
+
+    def read(self, files: Sequence[AddFile], schema: pa.Schema) -> Iterator[pa.Table]:
+        rows = _rows(self._log, schema)
+        return (live for file in files for _, live in rows.live(file, schema.names))
+
+    def prune(self, files: Sequence[AddFile], filter: pc.Expression, schema: pa.Schema) -> Sequence[AddFile]:
+        return prune(files, filter, schema)
+
+
+class DeltaFiles(RowFiles[DeltaGround, AddFile]):
+    def __init__(self, log: DeltaLog) -> None:
+        self._log = log
+
+    def handle(self, ground: DeltaGround, round_id: RoundId) -> bytes:
+        return DeltaWriteHandle.of(self._log.root, ground.state.metadata).to_bytes()
+
+    def prefix(self, round_id: RoundId) -> str:
+        return f"{self._log.root}/{round_folder(round_id)}/"
+
+    def at(self, ground: DeltaGround, snapshot_id: SnapshotId | None = None) -> DeltaSnapshotFiles:
+        state = ground.state if snapshot_id is None else self._log.load(int(snapshot_id), ground.listing)
+        return DeltaSnapshotFiles(self._log, state, list(state.files.values()))
+
+    def among(self, ground: DeltaGround, files: Sequence[AddFile]) -> DeltaSnapshotFiles:
+        return DeltaSnapshotFiles(self._log, ground.state, files)
+
+    def schema(self, ground: DeltaGround) -> pa.Schema:
+        return table_schema(parse_schema_string(ground.state.metadata["schemaString"]))
+
+    def parse_written(self, ground: DeltaGround, results: Sequence[bytes]) -> WrittenFiles[AddFile]:
+        files = [f for data in results for f in DeltaWriteResult.from_bytes(data).files]
+        return WrittenFiles(files=[f.with_since(ground.state.version + 1) for f in files])
+
+    def parse_rewritten(self, ground: DeltaGround, result: RewriteResult) -> RewrittenFiles[AddFile]:
+        group = DeltaRewrittenGroup.from_bytes(result.payload)
+        age = max(f.sequence for f in result.group.files)
+        return RewrittenFiles(files=[f.with_since(age) for f in group.files], ranks=group.ranks)
+
+    def mark_deleted(
+        self, ground: DeltaGround, round_id: RoundId, deletions: Sequence[Deletion[AddFile]]
+    ) -> MarkedFiles[AddFile]:
+        """One file of vectors, each merged with the one that is there."""
+        merged = {str(d.file.action["path"]): d.deleted.union(d.positions) for d in deletions}
+        with lake_errors(self._log.table, "write vectors of"):
+            vectors, size = write_vectors(self._log.files, self._log.root, round_folder(round_id), merged)
+        version = ground.state.version + 1
+        after = [d.file.with_vector(vectors[d.file.action["path"]], version) for d in deletions]
+        return MarkedFiles(files=after, delete_files=1, bytes_written=size)
+
+    def deleted_rows(self, file: LakeFile) -> OffsetSet:
+        return _rows(self._log, pa.schema([])).deleted(add_of(file))
+
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
+        positions = self.deleted_rows(file)
+        rows = _rows(self._log, pa.schema([]))
+        return OffsetSet(rows.offsets(add_of(file))[positions.values]) if positions else OffsetSet()
+
+    def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
+        """Of rounds' folders. A prefix names one, or begins the names in it."""
+        root = f"{self._log.root}/"
+        folder = self._log.root if prefix is None else prefix.rpartition("/")[0]
+        with lake_errors(self._log.table, "list files of"):
+            ours = (f for f in self._log.files.walk(folder) if is_round_folder(f.path.removeprefix(root)))
+            return [f for f in ours if prefix is None or f.path.startswith(prefix)]
+
+    def delete(self, path: str) -> int:
+        """A round's folder goes with its last file."""
+        with lake_errors(self._log.table, "delete a file of"):
+            freed = self._log.files.delete(path)
+            with suppress(OSError):
+                if is_round_folder(path.removeprefix(f"{self._log.root}/")):
+                    os.rmdir(path.rpartition("/")[0])
+            return freed
+
+    def probe(self) -> bool:
+        with lake_errors(self._log.table, "write and delete a probe file of"):
+            probe_folder(self._log.files, self._log.root)
+        return True
+
+
+def _rows(log: DeltaLog, schema: pa.Schema) -> DeltaFileRows:
+    return DeltaFileRows(log.files, log.root, log.table, schema)
