@@ -115,7 +115,7 @@ def test_a_bucket_is_read_once(tmp_path: Path, pk: bool, window_bytes: int) -> N
             put("db.t", [{"id": i, "v": f"{turn}-{i}"} for i in range(50 * turn, 50 * turn + 100)])
             world.tier("db.t")
         info = world.store.load_table(TablePath.parse("db.t"))
-        hot, reader = CountingStore(world.store), CountingReader(lake.table(info))
+        hot, reader = CountingStore(world.store), CountingReader(lake.open_table(info))
 
         def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
             sized = [replace(t, window_bytes=window_bytes) for t in tasks]

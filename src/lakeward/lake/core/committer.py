@@ -60,7 +60,7 @@ class CoreCommitter(LakeCommitter, Generic[G]):
         committable = self._committable(ground, base, properties.round_id, keys, change)
         snapshots = list(self._log.newest_first(ground))[::-1]
         going = plan_expiry(
-            snapshots, self._log.limit(ground), self._log.protected(ground), self._log.now_ms(), coming=1
+            snapshots, self._log.limit(ground), lambda: self._log.protected(ground), self._log.now_ms(), coming=1
         )
         return replace(committable, expirable=tuple(self._log.expiring(ground, s) for s in going))
 

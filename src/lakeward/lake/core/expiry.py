@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,12 +32,14 @@ class HistoryLimit:
 def plan_expiry(
     snapshots: Sequence[LogSnapshot],
     retention: HistoryLimit,
-    protected: Collection[SnapshotId],
+    protected: Callable[[], Collection[SnapshotId]],
     now_ms: int,
     coming: int = 0,
 ) -> list[SnapshotId]:
-    """Beyond age and number. `snapshots`: the retained ones, oldest first. `coming`: snapshots that a commit adds."""
+    """Beyond age and number. `snapshots`: the retained ones, oldest first. `coming`: snapshots that a commit adds.
+    `protected`: those that stay whatever is asked; called only where some are old."""
     oldest_ms = now_ms - retention.max_age_ms
     spare = len(snapshots) - max(1, retention.min_kept - coming)
     old = [s for s, follower in list(pairwise(snapshots))[: max(0, spare)] if follower.committed_at_ms < oldest_ms]
-    return [s.snapshot_id for s in old if s.snapshot_id not in protected]
+    kept = protected() if old else ()
+    return [s.snapshot_id for s in old if s.snapshot_id not in kept]

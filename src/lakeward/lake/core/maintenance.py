@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic
 
-from lakeward.errors import CommitConflict
+from lakeward.errors import CommitConflict, SnapshotGone
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.core.expiry import plan_expiry
 from lakeward.lake.core.log import G
@@ -48,7 +48,7 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         log, ground = self._log, self._log.load()
         snapshots = list(log.newest_first(ground))[::-1]
-        going = plan_expiry(snapshots, log.limit(ground), log.protected(ground), now_ms)
+        going = plan_expiry(snapshots, log.limit(ground), lambda: log.protected(ground), now_ms)
         return [log.expiring(ground, s) for s in going]
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
@@ -75,3 +75,13 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
         freed = self.delete(self._log.only_in(ground, expired))
         self.delete(self._log.clean(ground, expired))
         return Expired(snapshots=tuple(s.snapshot_id for s in expired), bytes=freed)
+
+    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
+        try:
+            self._log.get(self._log.load(), snapshot_id)
+            self._log.tag(name, snapshot_id)
+        except SnapshotGone as error:
+            raise SnapshotGone.before_tag(table=self._log.table, snapshot=snapshot_id, tag=name) from error
+
+    def untag(self, name: str) -> None:
+        self._log.untag(name)

@@ -17,21 +17,21 @@ from lakeward.spi.lake import LakeCommitter, LakeMaintenance, LakeReader, LakeSt
 
 class CoreStorage(LakeStorage, Generic[G]):
     @abstractmethod
-    def table(self, table: TableInfo) -> LakeTable[G]:
+    def open_table(self, table: TableInfo) -> LakeTable[G]:
         """Cheap: loads nothing."""
 
     def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return CoreCommitter(self.table(table))
+        return CoreCommitter(self.open_table(table))
 
     def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
-        return CoreMaintenance(self.table(table))
+        return CoreMaintenance(self.open_table(table))
 
 
 class PositionStorage(CoreStorage[G]):
     """Of a format whose rows are deleted by position."""
 
     @abstractmethod
-    def table(self, table: TableInfo) -> PositionTable[G]: ...
+    def open_table(self, table: TableInfo) -> PositionTable[G]: ...
 
     def open_reader(self, table: TableInfo) -> LakeReader:
-        return PositionReader(self.table(table))
+        return PositionReader(self.open_table(table))

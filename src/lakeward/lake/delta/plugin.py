@@ -60,7 +60,7 @@ class DeltaLakeStorage(PositionStorage[DeltaGround]):
     def open_writer(self, task: WriteTask) -> DeltaLakeWriter:
         return DeltaLakeWriter(self.files, task)
 
-    def table(self, table: TableInfo) -> PositionTable[DeltaGround]:
+    def open_table(self, table: TableInfo) -> PositionTable[DeltaGround]:
         log = self.log(table.path)
         return PositionTable.of(table, DeltaSnapshotLog(log), DeltaFiles(log))
 

@@ -19,7 +19,7 @@ from lakeward.lake.lance.columns import (
     table_schema,
     to_lance_field,
 )
-from lakeward.lake.lance.reconcile import LanceGround
+from lakeward.lake.lance.log import LanceGround
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
 from lakeward.lake.owner import check_owner

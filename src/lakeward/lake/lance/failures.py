@@ -1,27 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trouble outside is to a caller."""
+"""Errors of the warehouse and of Lance's library as lake errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from lakeward.errors import LakeUnavailable
+from lakeward.lake.core import failures
 
 
-def is_missing(error: ValueError) -> bool:
+def is_missing(error: Exception) -> bool:
     """Does the library say so of a file or a version?"""
     return "not found" in str(error).lower()
 
 
-@contextmanager
-def lake_errors(table: str, what: str) -> Iterator[None]:
-    """What folder or object store refuse may heal by itself."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        raise LakeUnavailable(lake="lance", what=f"{what} {table}", reason=str(error)) from error
-    except ValueError as error:
-        if not is_missing(error):
-            raise
-        raise LakeUnavailable(lake="lance", what=f"{what} {table}", reason=str(error)) from error
+lake_errors = failures.lake_errors("lance", RuntimeError, is_transient=is_missing)

@@ -12,40 +12,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.lake.core.columns import fit_rows
+from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.lance.datafile import FileFacts, is_ours, load_facts, read_offsets
 from lakeward.lake.lance.deletions import load_deletions
 from lakeward.lake.lance.failures import lake_errors
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
+from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 
 BATCH_ROWS = 65_536
-_ADDRESS = "_rowaddr"
-_POSITION = 0xFFFFFFFF
-"""The lower half of a row's address; the upper is its fragment."""
 
 
-class LanceRows:
-    """Fragments of one version. `partition_keys`: the table's."""
+class LanceRows(SnapshotFiles[Any]):
+    """Fragments of one version, or those that a commit will add to it. `partition_keys`: the table's."""
 
-    def __init__(self, table: LanceTable, dataset: lance.LanceDataset, partition_keys: Sequence[str]) -> None:
+    def __init__(
+        self,
+        table: LanceTable,
+        dataset: lance.LanceDataset,
+        partition_keys: Sequence[str],
+        files: Sequence[Any] | None = None,
+    ) -> None:
         self._table, self._dataset, self._keys = table, dataset, tuple(partition_keys)
-
-    def among(self, fragments: Sequence[Any]) -> LanceRows:
-        """The same table with other fragments: those that a commit will add."""
-        rows = LanceRows(self._table, self._dataset, self._keys)
-        rows.__dict__["fragments"] = list(fragments)
-        return rows
-
-    @cached_property
-    def fragments(self) -> list[Any]:
-        return fragments_of(self._dataset)
+        self.files = fragments_of(dataset) if files is None else files
 
     @cached_property
     def _facts(self) -> dict[int, FileFacts]:
-        own = [f for f in self.fragments if is_ours(f.files[0].path)]
+        own = [f for f in self.files if is_ours(f.files[0].path)]
         with lake_errors(self._table.name, "read a file of"):
             known = load_facts([self.path(f) for f in own], self._table.storage_options)
         return {f.id: facts for f, facts in zip(own, known, strict=True) if facts is not None}
@@ -54,19 +51,68 @@ class LanceRows:
         """Of others' fragments by a look at their rows."""
         known = self._facts.get(fragment.id)
         if known is None:
-            buckets, offsets = {b for b, _ in self.places(fragment)}, self.offsets(fragment)
+            buckets, offsets = {b for b, _ in self._found_places(fragment)}, self.offsets(fragment)
             bounds = OffsetRange(int(offsets.min()), int(offsets.max()) + 1) if len(offsets) else None
             known = self._facts[fragment.id] = FileFacts(buckets.pop() if len(buckets) == 1 else None, bounds)
         return known
 
+    def key(self, fragment: Any) -> str:
+        return str(fragment.files[0].path)
+
     def path(self, fragment: Any) -> str:
         return f"{self._table.root}/{DATA}/{fragment.files[0].path}"
 
-    def places(self, fragment: Any) -> list[tuple[Bucket, Offsets]]:
-        """Which of its rows, by position, are of which bucket."""
+    def bucket(self, fragment: Any) -> Bucket | None:
+        return self.facts(fragment).bucket
+
+    def bounds(self, fragment: Any) -> OffsetRange | None:
+        return self.facts(fragment).offsets
+
+    def rows(self, fragment: Any) -> int:
+        return int(fragment.physical_rows)
+
+    def live_rows(self, fragment: Any) -> int:
+        return int(fragment.num_rows)
+
+    def size(self, fragment: Any) -> int:
+        return sum(file.file_size_bytes or 0 for file in fragment.files)
+
+    def delete_files(self) -> int:
+        return sum(f.deletion_file is not None for f in self.files)
+
+    def describe(self, fragment: Any) -> LakeFile:
+        """Only Lance's own reader shows its rows."""
+        facts, deletion = self.facts(fragment), fragment.deletion_file
+        values = () if facts.bucket is None else partition_values(facts.bucket.partition)
+        deletes = [] if deletion is None else [f"{self._table.root}/{deletion.path(fragment.id)}"]
+        return LakeFile(
+            path=self.path(fragment),
+            bucket=facts.bucket,
+            record_count=fragment.physical_rows,
+            size_bytes=self.size(fragment),
+            offsets=facts.offsets,
+            sequence=facts.since,
+            deletes=tuple(
+                LakeDelete(
+                    path=path,
+                    content="vector",
+                    record_count=fragment.num_deletions,
+                    sequence=deletion.read_version + 1,
+                )
+                for path in deletes
+            ),
+            partition=dict(zip(self._keys, values, strict=False)),
+            is_reader_needed=True,
+        )
+
+    def places(self, fragment: Any) -> Sequence[tuple[Bucket | None, Offsets | None]]:
         facts = self._facts.get(fragment.id)
         if facts is not None and facts.bucket is not None:
-            return [(facts.bucket, np.arange(fragment.physical_rows, dtype=np.int64))]
+            return [(facts.bucket, None)]
+        return self._found_places(fragment)
+
+    def _found_places(self, fragment: Any) -> list[tuple[Bucket, Offsets]]:
+        """By a look at its rows."""
         rows = self._physical(fragment, [*self._keys, BUCKET])
         parts = [rows.column(k).cast(pa.string()) for k in self._keys]
         partition = pc.binary_join_element_wise(*parts, PARTITION_SEPARATOR) if parts else pa.nulls(len(rows))
@@ -88,23 +134,17 @@ class LanceRows:
         with lake_errors(self._table.name, "read deletions of"):
             return load_deletions(self._table.files, path, self._table.name)
 
-    def live_positions(self, fragment: Any) -> Offsets:
-        every = np.arange(fragment.physical_rows, dtype=np.int64)
-        return every[~self.deleted(fragment).mask(every)]
-
-    def live(self, fragment: Any, schema: pa.Schema) -> Iterator[tuple[Offsets, pa.Table]]:
-        """Live rows in the fragment's order, batch by batch, with the positions they have in it; a column that was
-        added since is null."""
+    def live(self, fragment: Any, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Live rows in the fragment's order, batch by batch; a column that was added since is null."""
         there = [n for n in schema.names if n in self._dataset.schema.names]
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=there, with_row_address=True, batch_size=BATCH_ROWS
         )
         with lake_errors(self._table.name, "read rows of"):
             for batch in scanner.to_batches():
-                positions = (batch.column(_ADDRESS).to_numpy() & _POSITION).astype(np.int64)
-                yield positions, _fit(pa.table(batch), schema)
+                yield fit_rows(pa.table(batch), schema)
 
-    def scan(self, fragments: Sequence[Any], schema: pa.Schema) -> Iterator[pa.Table]:
+    def read(self, fragments: Sequence[Any], schema: pa.Schema) -> Iterator[pa.Table]:
         """Live rows of several, in their order, by one plan of the library's: making one costs as much as a thousand
         rows."""
         there = [n for n in schema.names if n in self._dataset.schema.names]
@@ -117,7 +157,7 @@ class LanceRows:
         )
         with lake_errors(self._table.name, "read rows of"):
             for batch in scanner.to_batches():
-                yield _fit(pa.table(batch), schema)
+                yield fit_rows(pa.table(batch), schema)
 
     def _physical(self, fragment: Any, columns: Sequence[str]) -> pa.Table:
         scanner = self._dataset.get_fragment(fragment.id).scanner(
@@ -125,14 +165,3 @@ class LanceRows:
         )
         with lake_errors(self._table.name, "read rows of"):
             return scanner.to_table().select(list(columns))
-
-
-def _fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    arrays = []
-    for field in schema:
-        if field.name in rows.column_names:
-            column = rows.column(field.name)
-            arrays.append(column if column.type == field.type else column.cast(field.type))
-        else:
-            arrays.append(pa.nulls(rows.num_rows, field.type))
-    return pa.table(arrays, schema=schema)

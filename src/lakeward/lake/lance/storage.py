@@ -6,18 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from lakeward.lake.core.storage import PositionStorage
+from lakeward.lake.core.table import PositionTable
 from lakeward.lake.lance.catalog import LanceLakeCatalog
-from lakeward.lake.lance.committer import LanceLakeCommitter
-from lakeward.lake.lance.maintenance import LanceLakeMaintenance
-from lakeward.lake.lance.reader import LanceLakeReader
-from lakeward.lake.lance.rewrite import rewrite_group
+from lakeward.lake.lance.files import LanceFiles
+from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
+from lakeward.lake.lance.rewrite import rewrite
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
 from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lake import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CACHED = 64
@@ -46,7 +47,7 @@ CAPABILITIES = LakeCapabilities(
 )
 
 
-class LanceLakeStorage(LakeStorage):
+class LanceLakeStorage(PositionStorage[LanceGround]):
     """`options`: those of S3, for a warehouse there."""
 
     name = "lance"
@@ -73,17 +74,12 @@ class LanceLakeStorage(LakeStorage):
     def open_writer(self, task: WriteTask) -> LanceLakeWriter:
         return LanceLakeWriter(task, self.storage_options)
 
-    def open_committer(self, table: TableInfo) -> LanceLakeCommitter:
-        return LanceLakeCommitter(self.table(table.path), table)
-
-    def open_reader(self, table: TableInfo) -> LanceLakeReader:
-        return LanceLakeReader(self.table(table.path), table)
-
-    def open_maintenance(self, table: TableInfo) -> LanceLakeMaintenance:
-        return LanceLakeMaintenance(self.table(table.path), table)
+    def open_table(self, table: TableInfo) -> PositionTable[LanceGround]:
+        lake_table = self.table(table.path)
+        return PositionTable.of(table, LanceSnapshotLog(lake_table), LanceFiles(lake_table, table))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(self.table(task.table.path), task, is_due)
+        return rewrite(self.table(task.table.path), task, is_due)
 
     def table(self, path: TablePath) -> LanceTable:
         """Engines know a Lance table by its folder's name."""

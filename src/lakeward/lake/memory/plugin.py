@@ -52,7 +52,7 @@ class MemoryLakeStorage(PositionStorage[MemoryGround]):
     def open_writer(self, task: WriteTask) -> LakeWriter:
         return MemoryLakeWriter(self.lake, task, self.capabilities.delete_encodings)
 
-    def table(self, table: TableInfo) -> PositionTable[MemoryGround]:
+    def open_table(self, table: TableInfo) -> PositionTable[MemoryGround]:
         self.lake.table(table.path)
         log, files = MemorySnapshotLog(self.lake, table.path), MemoryFiles(self.lake, table.path)
         return PositionTable.of(table, log, files, self.capabilities.delete_encodings)

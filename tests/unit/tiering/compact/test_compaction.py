@@ -267,7 +267,7 @@ class LossyCommitter(CoreCommitter[MemoryGround]):
 
 class LossyLake(MemoryLakeStorage):
     def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return LossyCommitter(self.table(table))
+        return LossyCommitter(self.open_table(table))
 
 
 def lose_answer(world: World, error: str, *, takes_effect: bool) -> None:

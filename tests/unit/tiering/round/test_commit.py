@@ -206,7 +206,7 @@ class EagerCommitter(CoreCommitter[MemoryGround]):
 
 class EagerStorage(MemoryLakeStorage):
     def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return EagerCommitter(self.table(table))
+        return EagerCommitter(self.open_table(table))
 
 
 def test_a_transport_that_retried_into_its_own_commit_is_no_conflict(world: World) -> None:

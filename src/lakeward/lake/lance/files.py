@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of one Lance table: written fragments, deletion files, listing, deleting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.fragment import FragmentMetadata
+
+from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
+from lakeward.lake.core.probe import probe_folder
+from lakeward.lake.lance.columns import parse_columns
+from lakeward.lake.lance.datafile import PREFIX, is_ours, read_offsets, round_prefix
+from lakeward.lake.lance.deletions import is_deletion_of, load_deletions, write_deletions
+from lakeward.lake.lance.failures import lake_errors
+from lakeward.lake.lance.log import LanceGround
+from lakeward.lake.lance.rewrite import LanceRewrittenGroup
+from lakeward.lake.lance.rows import LanceRows
+from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragments_of
+from lakeward.lake.lance.writer import LanceWriteHandle, LanceWriteResult
+from lakeward.lake.tablefiles import sync
+from lakeward.model.arrow import to_arrow_field
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.systemcolumns import LAKE_FIELDS
+from lakeward.model.table import TableInfo
+from lakeward.spi.lakefile import LakeFile, StoredFile
+from lakeward.spi.rewrite import RewriteResult
+from lakeward.spi.snapshotkeys import REWRITE_KEY
+
+
+class LanceFiles(RowFiles[LanceGround, Any]):
+    def __init__(self, table: LanceTable, info: TableInfo) -> None:
+        self._table, self._keys = table, info.descriptor.partition_keys
+
+    def handle(self, ground: LanceGround, round_id: RoundId) -> bytes:
+        return LanceWriteHandle.of(self._table.root, ground.dataset).to_bytes()
+
+    def prefix(self, round_id: RoundId) -> str:
+        return f"{self._table.root}/{DATA}/{round_prefix(round_id)}"
+
+    def at(self, ground: LanceGround, snapshot_id: SnapshotId | None = None) -> LanceRows:
+        dataset = ground.dataset if snapshot_id is None else self._table.open(int(snapshot_id))
+        return LanceRows(self._table, dataset, self._keys)
+
+    def among(self, ground: LanceGround, files: Sequence[Any]) -> LanceRows:
+        return LanceRows(self._table, ground.dataset, self._keys, files)
+
+    def schema(self, ground: LanceGround) -> pa.Schema:
+        return pa.schema([*map(to_arrow_field, parse_columns(ground.dataset.schema)), *LAKE_FIELDS])
+
+    def parse_written(self, ground: LanceGround, results: Sequence[bytes]) -> WrittenFiles[Any]:
+        return WrittenFiles(files=[f for data in results for f in LanceWriteResult.from_bytes(data).fragments])
+
+    def parse_rewritten(self, ground: LanceGround, result: RewriteResult) -> RewrittenFiles[Any]:
+        group = LanceRewrittenGroup.from_bytes(result.payload)
+        return RewrittenFiles(files=group.fragments, ranks=group.ranks)
+
+    def number(self, ground: LanceGround, files: Sequence[Any]) -> Sequence[Any]:
+        """On this version and no other: names of deletion files contain the number."""
+        if not files:
+            return []
+        with self._table.stage(ground.version) as staged:
+            appended = apply(staged, ground.version, lance.LanceOperation.Append(list(files)))
+            by_path = {f.files[0].path: f for f in fragments_of(appended)}
+        return [by_path[f.files[0].path] for f in files]
+
+    def mark_deleted(
+        self, ground: LanceGround, round_id: RoundId, deletions: Sequence[Deletion[Any]]
+    ) -> MarkedFiles[Any]:
+        """A deletion file each, merged with the one that is there."""
+        after, size, root = [], 0, self._table.root
+        with lake_errors(self._table.name, "write deletions of"):
+            for fragment, merged in ((d.file, d.deleted.union(d.positions)) for d in deletions):
+                deletion, written = write_deletions(
+                    self._table.files, root, fragment.id, ground.version, round_id, merged
+                )
+                facts = {**fragment.to_json(), "deletion_file": deletion.asdict()}
+                after.append(FragmentMetadata.from_json(json.dumps(facts)))
+                size += written
+            sync([f"{root}/{deletion.path(fragment.id)}"])  # with the folder that names all of them
+        return MarkedFiles(files=after, delete_files=len(after), bytes_written=size)
+
+    def was_emptied(self, ground: LanceGround, planned: LakeFile, result: RewriteResult) -> bool:
+        """The library takes a fragment out when a round deletes its last row."""
+        since = LanceRewrittenGroup.from_bytes(result.payload).version
+        later = [v for v in ground.versions if v >= since]
+        without = next((v for v in later if planned.path not in self._table.paths(v)), None)
+        if without is None or later[: without - since + 1] != list(range(since, without + 1)):
+            return False
+        keys = self._table.version(without).keys
+        return bool(keys) and REWRITE_KEY not in keys
+
+    def deleted_rows(self, file: LakeFile) -> OffsetSet:
+        if not file.deletes:
+            return OffsetSet()
+        with lake_errors(self._table.name, "read deletions of"):
+            return load_deletions(self._table.files, file.deletes[0].path, self._table.name)
+
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
+        positions = self.deleted_rows(file)
+        if not positions:
+            return OffsetSet()
+        with lake_errors(self._table.name, "read a file of"):
+            return OffsetSet(read_offsets(file.path, self._table.storage_options)[positions.values])
+
+    def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
+        """Data files by their names, deletion files by their ids. A prefix that ends with a round names both."""
+        root = self._table.root
+        data, name = f"{root}/{DATA}/", (prefix or "").removeprefix(f"{root}/{DATA}/{PREFIX}")
+        round_id = RoundId(name.removesuffix("-")) if name.endswith("-") else None
+        with lake_errors(self._table.name, "list files of"):
+            files = [f for f in self._table.files.walk(f"{root}/{DATA}") if is_ours(f.path.removeprefix(data))]
+            files = [f for f in files if prefix is None or f.path.startswith(prefix)]
+            if prefix is None or round_id is not None:
+                deletions = self._table.files.walk(f"{root}/{DELETIONS}")
+                files += [f for f in deletions if is_deletion_of(f.path, root, round_id)]
+        return files
+
+    def delete(self, path: str) -> int:
+        with lake_errors(self._table.name, "delete a file of"):
+            return self._table.files.delete(path)
+
+    def probe(self) -> bool:
+        with lake_errors(self._table.name, "write and delete a probe file of"):
+            probe_folder(self._table.files, self._table.root)
+        return True
