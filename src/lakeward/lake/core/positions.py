@@ -97,8 +97,8 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
         self, ground: G, head: SnapshotFiles[F], compared: Mapping[Bucket, OffsetSet], *, is_resync: bool
     ) -> Positions:
         """Rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option says so."""
-        own = self._log.own_history(ground).newest
-        if not self._info.is_pk or own is None:
+        own = self._log.own_history(ground).newest if self._info.is_pk else None
+        if own is None:
             return {}
         since = list(takewhile(lambda s: not s.keys, self._log.newest_first(ground, with_expired=True)))
         foreign = [s for s in since if s.adds_rows]
