@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import OFFSET
 
@@ -85,9 +86,9 @@ def _one_type(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:
     """The lake has one integer type where we have three, and microseconds for all times. A value of the lake that the
     hot store's type cannot hold was altered: then the wider type compares."""
     try:
-        return a, pc.cast(b, a.type)
+        return a, cast_values(b, a.type)
     except pa.ArrowInvalid:
-        return pc.cast(a, b.type), b
+        return cast_values(a, b.type), b
 
 
 def _same_bits(hot: pa.Array, lake: pa.Array) -> Mask:

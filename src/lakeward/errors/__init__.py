@@ -24,7 +24,7 @@
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
-    │                               ReplacedRowMissing, ForeignRowsFound, RoundTooOld
+    │                               ReplacedRowMissing, ForeignRowsFound, RowNotEncoded, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours

@@ -150,6 +150,24 @@ class LakeSchemaBroken(LakeError):
     diff: str
 
 
+class RowNotEncoded(LakeError):
+    code = "row-not-encoded"
+    template = (
+        "table {table}, column {column}, bucket {bucket}, offset {offset}: the value cannot be written to a file of "
+        "lake {lake}: {reason}; nothing was committed and the hot store keeps the row. In a primary-key table (other "
+        "than on Paimon), write the row again with another value or delete it: the next round goes on. Please report "
+        "this message"
+    )
+    lake: str
+    table: str
+    column: str
+    bucket: str
+    offset: str
+    """First and last offset of the batch where the row was not found."""
+
+    reason: str
+
+
 class ReplacedRowMissing(LakeError):
     code = "replaced-row-missing"
     template = (

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.partitionvalue import parse_partition_value
+from lakeward.model.nestednulls import cast_values
 
 
 def conform(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str], table: str) -> pa.Table:
@@ -22,7 +23,7 @@ def conform(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str], tab
             arrays.append(pa.repeat(pa.scalar(value, field.type), rows.num_rows))
         elif field.name in names:
             column = rows.column(field.name)
-            arrays.append(column if column.type == field.type else column.cast(field.type))
+            arrays.append(cast_values(column, field.type))
         elif field.nullable:
             arrays.append(pa.nulls(rows.num_rows, field.type))
         else:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.read.opened import LakeOpener, OpenRead, open_read
 from lakeward.read.request import ReadRequest, request_of
@@ -86,5 +86,5 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     arrays = []
     for field in schema:
         column = batch.column(field.name)
-        arrays.append(column if column.type == field.type else pc.cast(column, field.type))
+        arrays.append(cast_values(column, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.arrow import to_arrow_type
-from lakeward.model.nestednulls import find_nested_null
+from lakeward.model.nestednulls import cast_values, find_nested_null, without_hidden_nulls
 from lakeward.model.sqltype import parse_type
 
 LIST = "ARRAY<INT NOT NULL>"
@@ -37,3 +37,56 @@ MAP = "MAP<STRING, ROW<c INT NOT NULL> NOT NULL>"
 def test_the_first_row_with_a_forbidden_null(sql: str, values: list[Any], row: int | None) -> None:
     column = pa.array([[], *values] if sql.startswith("ARRAY") else [None, *values], to_arrow_type(parse_type(sql)))
     assert find_nested_null(column[1:]) == row
+
+
+def hidden_nulls(kind: pa.StructType, valid: list[bool]) -> pa.Array:
+    """Every field of every row is null; of the rows, those that are not valid."""
+    bits = sum(1 << i for i, is_valid in enumerate(valid) if is_valid)
+    children = [pa.nulls(len(valid), field.type) for field in kind]
+    return pa.Array.from_buffers(kind, len(valid), [pa.py_buffer(bytes([bits]))], children=children)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ROW<a INT NOT NULL, b STRING NOT NULL, c BINARY(2) NOT NULL, d BOOLEAN NOT NULL, e DECIMAL(9, 2) NOT NULL>",
+        "ROW<a ROW<b INT NOT NULL> NOT NULL, c ARRAY<INT NOT NULL> NOT NULL>",
+        "ROW<a MAP<STRING NOT NULL, ROW<b INT NOT NULL>> NOT NULL>",
+    ],
+)
+def test_nulls_below_a_null_are_taken_out(sql: str) -> None:
+    column = hidden_nulls(to_arrow_type(parse_type(sql)), [False] * 4)[1:]
+    assert find_nested_null(column) is None
+    settled = without_hidden_nulls(column)
+    settled.validate(full=True)
+    assert settled.to_pylist() == column.to_pylist() == [None] * 3
+    assert all(child.null_count == 0 for child in (settled.field(i) for i in range(column.type.num_fields)))
+
+
+def test_a_null_that_shows_stays_and_is_found() -> None:
+    column = hidden_nulls(to_arrow_type(parse_type("ROW<a INT NOT NULL>")), [False, True])
+    assert find_nested_null(column) == 1
+
+
+def test_elements_of_a_null_list_count_for_nothing() -> None:
+    """Arrow lets a null list have elements."""
+    bits, offsets = pa.py_buffer(b"\x02"), pa.py_buffer(pa.array([0, 1, 2], pa.int32()).buffers()[1])
+    kind = pa.list_(pa.field("element", pa.int32(), False))
+    for elements, row in ([None, 1], None), ([1, None], 1):
+        column = pa.Array.from_buffers(kind, 2, [bits, offsets], children=[pa.array(elements, pa.int32())])
+        assert find_nested_null(column) == row
+
+
+def test_a_cast_leaves_alone_what_is_below_a_null() -> None:
+    plain = pa.struct([pa.field("a", pa.binary(), False), pa.field("b", pa.list_(pa.int32()), False)])
+    wanted = pa.struct([pa.field("a", pa.binary(2), False), pa.field("b", pa.list_(pa.int64()), False)])
+    values = [None, {"a": b"ab", "b": [1]}]
+    for column in (pa.array(values, plain), pa.array([None, *values], plain)[1:], hidden_nulls(plain, [False, False])):
+        done = cast_values(column, wanted)
+        done.validate(full=True)
+        assert (done.type, done.to_pylist()) == (wanted, column.to_pylist())
+    nested = cast_values(pa.array([values, None], pa.list_(plain)), pa.list_(wanted))
+    assert nested.to_pylist() == [values, None]
+    pairs = cast_values(pa.array([[("k", None)], None], pa.map_(pa.string(), plain)), pa.map_(pa.string(), wanted))
+    assert pairs.to_pylist() == [[("k", None)], None]
+    assert find_nested_null(cast_values(hidden_nulls(plain, [False, True]), wanted)) == 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lakeward.model.arrow import to_arrow_schema
@@ -75,7 +76,8 @@ class ScriptedLog:
         return OffsetMap(self._ends)
 
     def batch(self, bucket: Bucket, start: int, stop: int) -> pa.RecordBatch:
-        """Records `[start, stop)` as a hot store gives them: the user's columns, then the system's."""
+        """Records `[start, stop)` as a hot store may give them: the user's columns, then the system's. Below a null,
+        everything is null, whatever the types say."""
         records = [r for r in self._records.get(bucket, []) if start <= r.offset < stop]
         schema = pa.schema([*to_arrow_schema(self.table.schema), *log_fields(is_pk=self.table.is_pk)])
         rows = [
@@ -88,7 +90,8 @@ class ScriptedLog:
             }
             for r in records
         ]
-        return pa.RecordBatch.from_pylist(rows, schema=schema)
+        batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+        return pa.RecordBatch.from_arrays([_with_hidden_nulls(c) for c in batch.columns], schema=schema)
 
     def expected(self, offsets: Mapping[Bucket, int]) -> list[tuple[Bucket, int, Row]]:
         """The oracle: (bucket, offset, row) of every row that the lake must show at these offsets, folded by key."""
@@ -114,3 +117,13 @@ class ScriptedLog:
 
     def _key(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in self.table.descriptor.primary_key)
+
+
+def _with_hidden_nulls(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if not pa.types.is_struct(kind) or not array.null_count:
+        return array
+    children = [_with_hidden_nulls(child) for child in array.flatten()]
+    # by buffers: made from arrays, a row with a null in a NOT NULL field is refused
+    valid = pa.py_buffer(np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
+    return pa.Array.from_buffers(kind, len(array), [valid], children=children)

@@ -19,6 +19,7 @@ from lakeward.lake.delta.meta.columns import file_schema, parse_schema_string, t
 from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.scan.stats import file_stats
 from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.faults import fault_point
@@ -80,6 +81,7 @@ class DeltaLakeWriter(LakeWriter):
         self._files, self._task = files, task
         self._handle = handle = DeltaWriteHandle.from_bytes(task.handle)
         self._schema = file_schema(table_schema(parse_schema_string(handle.schema)))
+        self._encoding = RowEncoding.of("delta", task)
         self._folder = round_folder(task.round_id)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
@@ -116,7 +118,7 @@ class DeltaLakeWriter(LakeWriter):
         if not self._pending:
             return
         pending, path = pa.Table.from_batches(self._pending), str(self._task.table.path)
-        table = conform(pending, self._schema, self._partition(), path)
+        table = self._encoding.fit(pending, lambda rows: conform(rows, self._schema, self._partition(), path))
         self._pending, self._pending_bytes = [], 0
         with lake_errors(str(self._task.table.path), "write a file of"):
             if self._output is None:
@@ -124,7 +126,8 @@ class DeltaLakeWriter(LakeWriter):
             assert self._output is not None
             assert self._sink is not None
             fault_point("lake.before-row-group", path=self._location)
-            self._output.write_table(table, row_group_size=table.num_rows)
+            with self._encoding.errors(pending, self._schema):
+                self._output.write_table(table, row_group_size=table.num_rows)
             if self._sink.tell() >= self._handle.target_bytes:
                 self._close_file()
 

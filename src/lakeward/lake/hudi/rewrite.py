@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from lakeward.lake.encoding import settled
 from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.meta.columns import FILE_NAME, decode_columns, file_schema
 from lakeward.lake.hudi.meta.failures import lake_errors
@@ -58,7 +59,7 @@ def rewrite_group(files: LocalFiles, task: RewriteTask, is_due: Callable[[], boo
     staged = None
     if whole is not None and whole.num_rows:
         with lake_errors(where, "write a file of"):
-            staged = _write(files, task, handle, inputs[0], whole)
+            staged = _write(files, task, handle, inputs[0], settled(whole))
     fault_point("rewrite.written", table=where, group=task.group.index)
     return RewriteResult(
         group=task.group,

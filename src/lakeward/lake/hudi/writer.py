@@ -20,6 +20,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.lake.codec import choose_codec
 from lakeward.lake.conform import conform
 from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.hudi.meta.columns import (
     META_COLUMNS,
     RECORD_KEY,
@@ -112,6 +113,7 @@ class HudiLakeWriter(LakeWriter):
         self._handle = handle = HudiWriteHandle.from_bytes(task.handle)
         columns = decode_columns(handle.columns)
         self._schema, self._stored = file_schema(columns, handle.avro), stored_schema(columns)
+        self._encoding = RowEncoding.of("hudi", task)
         kinds = {c.name: c.type for c in columns}
         self._key_types = [kinds.get(name) for name in handle.key_fields]
         values = partition_values(task.split.bucket.partition)
@@ -175,10 +177,12 @@ class HudiLakeWriter(LakeWriter):
                 self._output = self._open()
             fault_point("lake.before-row-group", path=self._output.staged)
             if isinstance(self._output, LogFile):
-                self._write_block(self._output, rows)
+                with self._encoding.errors(rows, self._stored):
+                    self._write_block(self._output, rows)
             else:
-                keys = self._keys(rows)
-                self._output.write(self._whole(rows, keys, self._output.name, self._output.rows))
+                with self._encoding.errors(rows, self._stored):
+                    keys = self._keys(rows)
+                    self._output.write(self._whole(rows, keys, self._output.name, self._output.rows))
                 if self._output.size >= self._handle.target_bytes and not self._handle.is_pk:
                     self._close()
 
@@ -209,7 +213,8 @@ class HudiLakeWriter(LakeWriter):
     def _whole(self, rows: pa.Table, keys: pa.Array, name: str, start: int) -> pa.Table:
         bucket = self._task.split.bucket
         values = {**self._values, BUCKET: str(bucket.number)}
-        stored = conform(rows, self._stored, values, str(self._task.table.path))
+        path = str(self._task.table.path)
+        stored = self._encoding.fit(rows, lambda batch: conform(batch, self._stored, values, path))
         meta = meta_columns(
             keys,
             instant=self._handle.instant,

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.address import SYSTEM
+from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.location import data_name, keys_name
@@ -23,6 +24,7 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.faults import fault_point
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.spi.flussoffsets import is_of_fluss
@@ -57,6 +59,7 @@ class IcebergLakeWriter(LakeWriter):
         self._keys: list[pa.RecordBatch] = []
         self._key_rows = 0
         self._key_files: list[WrittenFile] = []
+        self._encoding = RowEncoding.of("iceberg", task)
         self._has_offset_cache = task.table.is_pk and not self._is_clean and not is_of_fluss(task.table.descriptor)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -83,14 +86,15 @@ class IcebergLakeWriter(LakeWriter):
         if not self._pending_rows:
             return
         rows = pa.Table.from_batches(self._pending)
-        table = self._conform(rows)
+        table = self._encoding.fit(rows, self._conform)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         with lake_errors(str(self._task.table.path), "write a file of"):
             if self._output is None:
                 name = data_name(self._task.round_id, self._task.split, self._task.attempt, len(self._files))
                 self._output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
             fault_point("lake.before-row-group", path=self._output.path)
-            self._output.write(table)
+            with self._encoding.errors(rows, self._schema):
+                self._output.write(table)
         self._note(np.asarray(rows.column(OFFSET).to_numpy(), np.int64))
         if self._output.size >= self._target:
             self._close_file()
@@ -111,7 +115,7 @@ class IcebergLakeWriter(LakeWriter):
                 arrays.append(pa.repeat(pa.scalar(self._task.split.bucket.number, pa.int32()), table.num_rows))
             elif field.name in names:
                 column = table.column(field.name)
-                arrays.append(column if column.type == field.type else column.cast(field.type))
+                arrays.append(cast_values(column, field.type))
             elif field.nullable:
                 arrays.append(pa.nulls(table.num_rows, field.type))
             else:

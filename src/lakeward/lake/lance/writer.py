@@ -15,6 +15,7 @@ from lance.file import LanceFileWriter
 from lance.fragment import FragmentMetadata
 
 from lakeward.lake.conform import conform
+from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.lance.columns import leaf_ids
 from lakeward.lake.lance.datafile import FACTS_KEY, FileFacts, round_prefix
 from lakeward.lake.lance.failures import lake_errors
@@ -99,7 +100,7 @@ class LanceLakeWriter(LakeWriter):
         self._task, self._options = task, storage_options
         self._handle = handle = LanceWriteHandle.from_bytes(task.handle)
         self._since = handle.version + 1 if since is None else since
-        self._schema = handle.arrow_schema
+        self._schema, self._encoding = handle.arrow_schema, RowEncoding.of("lance", task)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._output: LanceFileWriter | None = None
@@ -136,7 +137,7 @@ class LanceLakeWriter(LakeWriter):
         if not self._pending:
             return
         pending, path = pa.Table.from_batches(self._pending), str(self._task.table.path)
-        table = conform(pending, self._schema, self._partition(), path)
+        table = self._encoding.fit(pending, lambda rows: conform(rows, self._schema, self._partition(), path))
         self._pending, self._pending_bytes = [], 0
         offsets = table.column(OFFSET)
         with lake_errors(str(self._task.table.path), "write a file of"):
@@ -144,8 +145,9 @@ class LanceLakeWriter(LakeWriter):
                 self._open(int(offsets[0].as_py()))
             assert self._output is not None
             fault_point("lake.before-row-group", path=self._location)
-            for batch in table.combine_chunks().to_batches():
-                self._output.write_batch(batch)
+            with self._encoding.errors(pending, self._schema):
+                for batch in table.combine_chunks().to_batches():
+                    self._output.write_batch(batch)
             self._stop = int(offsets[-1].as_py()) + 1
             self._written_bytes += table.nbytes
             if self._written_bytes >= self._handle.target_bytes:

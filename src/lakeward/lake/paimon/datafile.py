@@ -16,11 +16,13 @@ from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
 from lakeward.lake.address import fill_address
+from lakeward.lake.encoding import settled
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.manifests import Entry
 from lakeward.lake.paimon.meta.vectors import load_dead, without_dead
 from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, count_deletes
 from lakeward.lake.tablefiles import plain_path, sync
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.systemcolumns import LAKE_FIELDS
 
 HELD_ROWS = 1 << 19
@@ -60,7 +62,7 @@ def read_file(lake_table: Any, entry: Entry, schema: pa.Schema, files: int) -> I
         columns, is_large = [n for n in schema.names if n in there], entry.file.file_size > _SMALL_BYTES
         for batch in file.iter_batches(rows, columns=columns, use_threads=is_large):
             arrays = [
-                batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
+                cast_values(batch.column(f.name), f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
                 for f in schema
             ]
             table = pa.Table.from_arrays(arrays, schema=schema)
@@ -91,7 +93,7 @@ class RewrittenFile:
     def write(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
-        rows = rows.combine_chunks()
+        rows = settled(rows.combine_chunks())
         if self._parquet is None:
             options = self._table.options
             compression = options.file_compression()

@@ -26,6 +26,7 @@ from lakeward.lake.paimon.scan.placing import place_files
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.systemcolumns import LAKE_FIELDS
@@ -243,7 +244,7 @@ def _addressed(parts: Iterator[pa.RecordBatch], entry: Entry, schema: pa.Schema)
 def _project(
     rows: Any, schema: pa.Schema, names: Sequence[str], condition: pc.Expression | None
 ) -> Iterator[pa.RecordBatch]:
-    fitted = pa.Table.from_arrays([rows.column(f.name).cast(f.type) for f in schema], schema=schema)
+    fitted = pa.Table.from_arrays([cast_values(rows.column(f.name), f.type) for f in schema], schema=schema)
     chosen = (fitted if condition is None else fitted.filter(condition)).select(list(names))
     yield from chosen.combine_chunks().to_batches()
 

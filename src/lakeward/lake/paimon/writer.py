@@ -14,6 +14,7 @@ from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
 from lakeward.lake.address import SYSTEM
+from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.layout import data_prefix, is_clean
 from lakeward.lake.paimon.meta.mapping import check_options
@@ -21,6 +22,7 @@ from lakeward.lake.paimon.meta.names import name_of
 from lakeward.lake.tablefiles import plain_path, sync
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET
 from lakeward.model.versioned import pack, unpack
 from lakeward.spi.lake import LakeWriter, WriteTask
@@ -39,6 +41,7 @@ class PaimonLakeWriter(LakeWriter):
     def __init__(self, connection: PaimonConnection, task: WriteTask) -> None:
         unpack(HANDLE_KIND, VERSION, task.handle)
         self._task, self._where = task, str(task.table.path)
+        self._encoding = RowEncoding.of("paimon", task)
         lake_table = connection.load(task.table.path)
         self._prefix = data_prefix(lake_table, task.round_id, task.split.bucket.number)
         check_options(task.table, lake_table.table_schema.options)
@@ -91,13 +94,15 @@ class PaimonLakeWriter(LakeWriter):
         self._writer = None
 
     def _send(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> None:
-        rows = self._fit(batch, kinds)
+        raw = pa.Table.from_batches([batch])
+        (rows,) = self._encoding.fit(raw, lambda _: pa.Table.from_batches([self._fit(batch, kinds)])).to_batches()
         with lake_errors(self._where, "write"):
             fault_point("lake.before-row-group", path=self._prefix)
             if self._writer is None:
                 self._writer = self._new_writer()
             number = self._task.split.bucket.number if self._table.options.bucket() > 0 else None
-            self._writer._native_writer.write_arrow(rows, number)
+            with self._encoding.errors(raw, pa.schema(self._schema)):
+                self._writer._native_writer.write_arrow(rows, number)
             self._writer._written = True
         self._rows += batch.num_rows
 
@@ -124,7 +129,7 @@ class PaimonLakeWriter(LakeWriter):
             return pa.array(np.full(batch.num_rows, self._task.split.bucket.number, np.int32))
         if field.name not in batch.schema.names:
             return pa.nulls(batch.num_rows, field.type)
-        values = batch.column(field.name).cast(field.type)
+        values = cast_values(batch.column(field.name), field.type)
         if field.nullable or not values.null_count:
             return values
         # A -D may have its key alone.

@@ -4,7 +4,7 @@
 import pytest
 
 # Before the parts are imported: a failed assert then shows its values in a third party's run too.
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in ("commits", "ddl", "upkeep", "upserts")))
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in ("commits", "ddl", "types", "upkeep", "upserts")))
 
 from lakeward_testing.lakes.contract import LakeContract  # noqa: E402
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows  # noqa: E402

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.changes import Mask
-from lakeward.model.nestednulls import find_nested_null
+from lakeward.model.nestednulls import cast_values, find_nested_null
 
 
 def align_rows(
@@ -69,7 +69,7 @@ def _column(table: str, field: pa.Field, batch: pa.RecordBatch, must_be_there: b
     if column.type == field.type:
         return check_not_null(table, field, column)
     try:
-        return check_not_null(table, field, column.cast(field.type))
+        return check_not_null(table, field, cast_values(column, field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRows(
             table=table, row=0, column=field.name, reason=f"{column.type} is no {field.type}: {error}"

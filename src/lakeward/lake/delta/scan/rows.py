@@ -16,6 +16,7 @@ from lakeward.lake.delta.meta.vector import load_vector
 from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 
@@ -80,7 +81,7 @@ class DeltaFileRows:
         for field in wanted:
             if field.name in there.names and (file.is_whole or field.name not in values):
                 column = batch.column(field.name)
-                arrays.append(column if column.type == field.type else column.cast(field.type))
+                arrays.append(cast_values(column, field.type))
             elif field.name in values:
                 value = parse_partition_value(values[field.name], field.type)
                 arrays.append(pa.repeat(pa.scalar(value, field.type), batch.num_rows))

@@ -22,6 +22,7 @@ from lakeward.lake.hudi.meta.slices import GroupId, HudiFile
 from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, PARQUET_ROWS, read_blocks
 from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.tablefiles import LocalFiles
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import OFFSET
 
@@ -209,6 +210,6 @@ def _last(keys: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Others' maps and lists name their parts otherwise."""
     try:
-        return column.cast(kind)
+        return cast_values(column, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.chunked_array([pa.array(column.to_pylist(), kind)])

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lakeward.lake.iceberg.meta.types import FIELD_ID
+from lakeward.model.nestednulls import cast_values
 
 _FEW_ROWS = 8_192
 
@@ -38,7 +39,7 @@ def project(
     for name in names:
         source, kind = physical[name], types[name]
         array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
-        arrays.append(array if array.type == kind or pa.types.is_dictionary(array.type) else array.cast(kind))
+        arrays.append(array if pa.types.is_dictionary(array.type) else cast_values(array, kind))
     return pa.table(arrays, names=list(names))
 
 

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows on their way into a lake's file: nulls as files want them, and errors that name the row that does not fit."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeward.errors import RowNotEncoded
+from lakeward.model.bucket import Bucket
+from lakeward.model.nestednulls import find_nested_null, without_hidden_nulls
+from lakeward.model.schema import OFFSET
+from lakeward.spi.lake import WriteTask
+
+_NOT_NULL = "it has a null where its type says NOT NULL"
+
+
+@dataclass(frozen=True)
+class RowEncoding:
+    """Of one writer: what its errors name."""
+
+    lake: str
+    table: str
+    bucket: Bucket
+
+    @classmethod
+    def of(cls, lake: str, task: WriteTask) -> RowEncoding:
+        return cls(lake, str(task.table.path), task.split.bucket)
+
+    def fit(self, rows: pa.Table, conform: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        """The rows, `conform`ed to the lake's columns, as a file takes them: below a null, nothing counts as null.
+        Raises `RowNotEncoded`."""
+        with self.errors(rows):
+            fitted = conform(rows)
+        return settled(fitted, lambda column, row: self._error(rows, column, row, _NOT_NULL))
+
+    @contextmanager
+    def errors(self, rows: pa.Table, schema: pa.Schema | None = None) -> Iterator[None]:
+        """Inside, these rows become a part of a file with this schema: what Arrow or the format's library refuses is a
+        `RowNotEncoded`."""
+        try:
+            yield
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            column, row = _find(rows, schema)
+            raise self._error(rows, column, row, f"{type(error).__name__}: {str(error)[:300]}") from error
+
+    def _error(self, rows: pa.Table, column: str | None, row: int | None, reason: str) -> RowNotEncoded:
+        return RowNotEncoded(
+            lake=self.lake,
+            table=self.table,
+            column=column or "unknown",
+            bucket=str(self.bucket),
+            offset=_offset(rows, row),
+            reason=reason,
+        )
+
+
+def settled(rows: pa.Table, wrong: Callable[[str, int], Exception] | None = None) -> pa.Table:
+    """The rows with no null below a null parent where the type says NOT NULL. `wrong` makes the error for another null
+    there, in a column and row; None: rows that came from files of the lake have no other."""
+    for i, field in enumerate(rows.schema):
+        if not pa.types.is_nested(field.type):
+            continue
+        chunks, at = [], 0
+        for chunk in rows.column(i).chunks:
+            if wrong is not None and (row := find_nested_null(chunk)) is not None:
+                raise wrong(field.name, at + row)
+            chunks.append(without_hidden_nulls(chunk))
+            at += len(chunk)
+        rows = rows.set_column(i, field, pa.chunked_array(chunks, field.type))
+    return rows
+
+
+def _offset(rows: pa.Table, row: int | None) -> str:
+    if OFFSET not in rows.column_names or not rows.num_rows:
+        return "unknown"
+    offsets = rows.column(OFFSET)
+    if row is not None:
+        return str(offsets[row].as_py())
+    bounds = pc.min_max(offsets).as_py()
+    return f"{bounds['min']} to {bounds['max']}"
+
+
+def _find(rows: pa.Table, schema: pa.Schema | None) -> tuple[str | None, int | None]:
+    """The first column and row that Parquet does not take either; None where it is the format's own library alone."""
+    for name in rows.column_names:
+        field = schema.field(name) if schema is not None and name in schema.names else None
+        column = rows.select([name])
+        if _is_written(column, field):
+            continue
+        low, high = 0, column.num_rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _is_written(column.slice(low, middle - low), field) else (low, middle)
+        return name, low
+    return None, None
+
+
+def _is_written(rows: pa.Table, field: pa.Field | None) -> bool:
+    try:
+        pq.write_table(rows if field is None else rows.cast(pa.schema([field])), io.BytesIO())
+    except (pa.ArrowException, ValueError):
+        return False
+    return True
