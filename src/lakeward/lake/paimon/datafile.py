@@ -16,6 +16,7 @@ from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
 from lakeward.lake.address import fill_address
+from lakeward.lake.codec import gzip_level
 from lakeward.lake.encoding import settled
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.manifests import Entry
@@ -96,8 +97,8 @@ class RewrittenFile:
         rows = settled(rows.combine_chunks())
         if self._parquet is None:
             options = self._table.options
-            compression = options.file_compression()
-            level = options.file_compression_zstd_level() if compression.lower() == "zstd" else None
+            compression = options.file_compression().lower()
+            level = options.file_compression_zstd_level() if compression == "zstd" else gzip_level(compression)
             self._out = self._table.file_io.new_output_stream(self._path)
             self._parquet = pq.ParquetWriter(self._out, self._schema, compression=compression, compression_level=level)
             self._first = [rows.column(k)[0].as_py() for k in self._keys]

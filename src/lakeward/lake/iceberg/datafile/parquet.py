@@ -20,6 +20,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
+from lakeward.lake.codec import gzip_level
 from lakeward.lake.dictionaries import dictionary_columns
 from lakeward.lake.iceberg.datafile.durable import sync_files
 
@@ -51,7 +52,7 @@ class ParquetOptions:
         level = properties.get("write.parquet.compression-level")
         return cls(
             codec=_CODECS[name],
-            level=None if level is None or level == "null" else int(level),
+            level=gzip_level(name) if level is None or level == "null" else int(level),
             page_bytes=int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
             dictionary_bytes=int(properties.get("write.parquet.dict-size-bytes", 2 * 1024 * 1024)),
             # 64 MiB of Arrow is what a writer may hold: 10 to 20 MB of Parquet, large enough for every reader.
