@@ -139,7 +139,7 @@ class HandOuts:
 
     def watch(self, table: TableInfo) -> StandingWatch:
         """For who wants the table in the lake before its time."""
-        return StandingWatch(self._beat, table, self._clock)
+        return StandingWatch(self._beat, table, self._clock, self._note)
 
     def take(self, path: TablePath) -> HandedOut | None:
         """This one table, if it is due. Others that come before it are given back."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,13 +58,27 @@ class HeldNote:
         if told == self._noted and (not told or now - self._touched < TOUCH_S):
             return
         self._noted, self._touched = told, now
+        self._write(job, {"held": sorted(told)})
+
+    def is_known_in_work(self, table: TableId, epoch: Epoch, lake: str | None) -> bool:
+        """Whether a question during one lease found the table in work, and neither epoch nor lake has changed since."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            note = json.loads(self._path(f"table {table}").read_text())
+            is_recent = 0 <= self._clock.now_ms() - note["at_ms"] <= OLDEST_MS
+            return is_recent and [note["epoch"], note["lake"]] == [epoch, lake]
+        return False
+
+    def note_in_work(self, table: TableId, epoch: Epoch, lake: str | None) -> None:
+        self._write(f"table {table}", {"epoch": epoch, "lake": lake})
+
+    def _write(self, name: str, facts: Mapping[str, object]) -> None:
         with suppress(OSError):
-            path = self._path(job)
+            path = self._path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps({"at_ms": self._clock.now_ms(), "held": sorted(told)}))
+            draft.write_text(json.dumps({"at_ms": self._clock.now_ms(), **facts}))
             draft.replace(path)
 
-    def _path(self, job: JobName) -> Path:
-        name = hashlib.sha256(f"{self._cluster}\n{job}".encode()).hexdigest()[:32]
-        return (self._folder or cache_folder()) / "fluss" / f"{name}.json"
+    def _path(self, name: str) -> Path:
+        digest = hashlib.sha256(f"{self._cluster}\n{name}".encode()).hexdigest()[:32]
+        return (self._folder or cache_folder()) / "fluss" / f"{digest}.json"

@@ -18,6 +18,7 @@ from lakeward.errors import FlussError
 from lakeward.hot.fluss.failures import Code
 from lakeward.hot.fluss.handout.beats import beat_entry
 from lakeward.hot.fluss.handout.epochs import join_epoch
+from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.lakeoptions import not_tiered
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.clock import Clock
@@ -29,8 +30,9 @@ Beat = Callable[[Message], Message]
 _NO_EPOCH = (1 << 31) - 1
 """Higher than any table's: hand-outs since the coordinator started."""
 
-_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 150.0)
-"""The lease is 120 s, looked at every 15."""
+_PAUSES_S = (2.0, 150.0)
+"""Two questions for one lease: a round that ends without a commit is noticed by the second one. The lease is 120 s,
+checked every 15 s."""
 
 _CURRENT_EPOCH = re.compile(r"current epoch (\d+)")
 _STATE = re.compile(r"but in (\w+) state")
@@ -43,24 +45,28 @@ class Standing(StrEnum):
 
 
 class StandingWatch:
-    """Asks again and again until a table's rows are in the lake. Asked all the time about a table in work, the question
-    would keep a dead job's lease alive: it waits until the table's epoch or its lake moves on, else for longer and
-    longer, in the end for longer than Fluss's lease."""
+    """Asks until a table's rows are in the lake. The question renews the lease of a table in work, a dead job's too: it
+    is asked again when the table's epoch or its lake has changed, else after more than a lease. Commands that follow
+    each other know of it through the note, so that a series of them renews the lease once."""
 
-    def __init__(self, beat: Beat, table: TableInfo, clock: Clock) -> None:
-        self._beat, self._table, self._clock = beat, table, clock
+    def __init__(self, beat: Beat, table: TableInfo, clock: Clock, note: HeldNote | None = None) -> None:
+        self._beat, self._table, self._clock, self._note = beat, table, clock, note
         self._in_work: tuple[Epoch, str | None] | None = None
         self._pauses, self._ask_at = iter(_PAUSES_S), 0.0
 
     def make_due(self, lake: str | None) -> Standing:
         """As the function; `lake`: whatever another commit changes."""
         now, at = self._clock.monotonic(), (_current_epoch(self._beat, self._table), lake)
+        if self._in_work is None and self._note is not None and self._note.is_known_in_work(self._table.table_id, *at):
+            self._in_work, self._ask_at = at, now + _PAUSES_S[-1]
         if at == self._in_work and now < self._ask_at:
             return Standing.IN_WORK
         standing = make_due(self._beat, self._table)
         if standing is not Standing.IN_WORK or at != self._in_work:
             self._pauses = iter(_PAUSES_S)
         self._in_work = at if standing is Standing.IN_WORK else None
+        if self._in_work is not None and self._note is not None:
+            self._note.note_in_work(self._table.table_id, *at)
         self._ask_at = now + next(self._pauses, _PAUSES_S[-1])
         return standing
 

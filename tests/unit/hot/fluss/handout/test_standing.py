@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.failures import Code
+from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.handout.standing import Standing, StandingWatch, make_due
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import TableId
@@ -80,16 +82,33 @@ def test_a_dead_job_keeps_its_lease_no_longer_because_somebody_waits() -> None:
         assert watch.make_due("snapshot 1") is Standing.IN_WORK
         renewed += [second] * (fluss.renewed - before)
         clock.advance(1.0)
-    assert renewed == [0, 1, 3, 7, 15]
+    assert renewed == [0, 2, 152]
     assert watch.make_due("snapshot 2") is Standing.IN_WORK
-    assert fluss.renewed == 6
+    assert fluss.renewed == 4
     fluss.state = "Scheduled"
-    clock.advance(1.0)
+    clock.advance(2.0)
     assert watch.make_due("snapshot 2") is Standing.WAITS
     fluss.state, fluss.epoch = "Tiering", 4
     assert watch.make_due("snapshot 2") is Standing.IN_WORK
     fluss.state, fluss.epoch = "Pending", 5
     assert watch.make_due("snapshot 2") is Standing.DUE
+
+
+def test_calls_that_follow_each_other_renew_a_dead_jobs_lease_once(tmp_path: Path) -> None:
+    fluss, clock, last = Schedule("Tiering"), ManualClock(monotonic=0.0), 0.0
+    for _call in range(3):
+        watch = StandingWatch(fluss.beat, TABLE, clock, HeldNote("cluster", clock, tmp_path))
+        for _second in range(40):
+            before = fluss.renewed
+            assert watch.make_due("snapshot 1") is Standing.IN_WORK
+            last = clock.monotonic() if fluss.renewed > before else last
+            clock.advance(1.0)
+    assert (fluss.renewed, last) == (2, 2.0)
+    other = StandingWatch(fluss.beat, TABLE, clock, HeldNote("cluster", clock, tmp_path))
+    assert other.make_due("snapshot 2") is Standing.IN_WORK
+    assert fluss.renewed == 3, "the lake has changed: whoever worked on it was alive"
+    fluss.state, fluss.epoch = "Pending", 4
+    assert other.make_due("snapshot 2") is Standing.DUE
 
 
 def test_one_that_is_not_tiered_and_an_answer_of_another_fluss_are_said_in_words() -> None:
