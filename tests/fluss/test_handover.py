@@ -103,7 +103,7 @@ def work_both_at_once(world: FlussWorld, folder: Path, pairs: int) -> None:
             load.check(LEASE_S)
         tables = [name for load in loads for name in (load.log, load.pk)]
         writers = set[str]().union(*(world.writers(name) for name in tables))
-        assert writers - {"rewrite"} == {"flink", "beside"}
+        assert writers == {"flink", "beside"}
 
 
 def test_both_at_once_on_ten_tables(lone: FlussWorld, tmp_path: Path) -> None:

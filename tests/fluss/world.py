@@ -195,6 +195,11 @@ class FlussWorld:
         reader = load_lake(*self.plugin.lake_options(self.table(name))).open_reader(self.table(name))
         return {s.job or "flink" for s in reader.snapshots()}
 
+    def compactions(self, name: str) -> int:
+        """Snapshots of ours that merged files."""
+        reader = load_lake(*self.plugin.lake_options(self.table(name))).open_reader(self.table(name))
+        return sum(s.rewrite_id is not None for s in reader.snapshots())
+
     def metadata(self, name: str) -> str:
         """The newest metadata file of the lake table: what other engines are pointed at."""
         lake = self.lake(name)

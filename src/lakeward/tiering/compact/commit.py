@@ -14,7 +14,7 @@ from functools import partial
 from lakeward.errors import CommitConflict
 from lakeward.model.faults import fault_point
 from lakeward.model.round import LakeBase
-from lakeward.spi.lake import LakeSnapshot, Precondition, PreparedRewrite, RewriteResult
+from lakeward.spi.lake import JOB_KEY, LakeSnapshot, Precondition, PreparedRewrite, RewriteResult
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing
 
@@ -66,7 +66,7 @@ class CompactionCommit(Landing):
                 raise self.conflict(breach, lost=True)
             fault_point("compact.before-rebase", **self.facts)
             ask = partial(self.coordinator.prepare_rewrite, self.table, self.round_id, base.offsets)
-            extra = self.patiently(ask)
+            extra = {**self.patiently(ask), JOB_KEY: self.lease.job}
             prepare = partial(self.committer.prepare_rewrite, self.results, base, self.round_id, extra)
             try:
                 return base, self.patiently(prepare)

@@ -131,6 +131,9 @@ def test_small_files_become_one_and_no_reader_sees_a_difference(log: World) -> N
     assert (end.kind, end.force_finished, end.result.debt_files) == (COMPACT, False, 3)
     assert before.head is not None
     assert log.rows_of(before.head) == old, "a reader of the old snapshot goes on"
+    head = log.reader.load_snapshot(after.head)
+    assert head is not None
+    assert head.job == log.owner().job
 
 
 def test_deleted_rows_are_left_out_of_the_new_file(pk: World) -> None:
