@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lakeward.hot.fluss.plugin import FlussPlugin
     from lakeward.model.table import TableInfo
     from lakeward.protocol.heartbeat import HandedOut
+    from lakeward.spi.lakefile import LakeTotals
 
 Fluss = Annotated[
     str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")
@@ -77,9 +78,13 @@ def print_tables(tables: Sequence[TableView]) -> None:
 
 
 def _table_row(t: TableView) -> tuple[object, ...]:
-    totals = (None, None) if t.totals is None else (t.totals.rows, t.totals.data_files)
+    totals = (None, None) if t.totals is None else (_rows(t.totals), t.totals.data_files)
     commit = moment(t.last_commit_at_ms)
     return (t.path, t.state, duration(t.freshness_ms), duration(t.lag_ms), t.waiting, commit, t.job, *totals)
+
+
+def _rows(totals: LakeTotals) -> object:
+    return totals.rows if totals.is_exact else f"<= {totals.rows:,}"
 
 
 def show_rounds(fluss: str, user: str | None, table: str | None, limit: int, *, as_json: bool) -> None:

@@ -83,6 +83,8 @@ class LakeTotals:
     rows: int
     bytes: int
     snapshots: int
+    is_exact: bool = True
+    """False: `rows` is an upper bound. Rows that are deleted or replaced by key are counted until files are merged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakeward.cli.cluster import print_tables
 from lakeward.hot.fluss.clusterview import TableView
+from lakeward.spi.lakefile import LakeTotals
 
 
 def test_reasons_stand_below_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,3 +19,13 @@ def test_reasons_stand_below_the_tables(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr()
     assert max(map(len, said.out.splitlines())) < 100
     assert said.err == f"shop.rows is refused: {reason}\n"
+
+
+def test_rows_that_are_an_upper_bound_are_shown_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    totals = LakeTotals(data_files=2, delete_files=1, rows=13_179, bytes=1, snapshots=1)
+    for name, is_exact in (("shop.log", True), ("shop.pk", False)):
+        print_tables(
+            [TableView(path=name, state="current", freshness_ms=1_000, totals=replace(totals, is_exact=is_exact))]
+        )
+    exact, bound = (line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("shop."))
+    assert (exact[-2:], bound[-3:]) == (["13,179", "2"], ["<=", "13,179", "2"])

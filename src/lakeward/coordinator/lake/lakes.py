@@ -193,7 +193,7 @@ class Lakes:
             return
         with self._board.change():
             side.lake = LakeFigures(
-                rows=totals.rows,
+                rows=totals.rows if totals.is_exact else side.lake.rows,
                 bytes=totals.bytes,
                 files=totals.data_files,
                 delete_files=totals.delete_files,

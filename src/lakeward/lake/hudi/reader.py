@@ -127,6 +127,7 @@ class HudiLakeReader(LakeReader):
             rows=sum(f.record_count for f in files),
             bytes=sum(f.size_bytes for f in files),
             snapshots=sum(i.requested not in expired for i in timeline.snapshots),
+            is_exact=not any(f.is_merged for f in files),
         )
 
     def _get(self, ground: HudiGround, snapshot_id: SnapshotId) -> HudiInstant:

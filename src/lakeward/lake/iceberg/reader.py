@@ -223,7 +223,7 @@ class IcebergLakeReader(LakeReader):
             return totals
         with lake_errors(str(self._table.path), "count the rows of"):
             rows = count_live_rows(table, head, self._table.descriptor.partition_keys)
-        return totals if rows is None else replace(totals, rows=rows)
+        return totals if rows is None else replace(totals, rows=rows, is_exact=True)
 
 
 def totals_of(metadata: TableMetadata) -> LakeTotals:
@@ -237,6 +237,7 @@ def totals_of(metadata: TableMetadata) -> LakeTotals:
         rows=max(0, total("records") - total("position-deletes")) if counted is None else int(counted),
         bytes=total("files-size"),
         snapshots=len(metadata.snapshots),
+        is_exact=counted is not None or total("equality-deletes") == 0,
     )
 
 

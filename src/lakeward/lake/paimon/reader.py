@@ -122,12 +122,14 @@ class PaimonLakeReader(LakeReader):
         if history.head is None:
             return LakeTotals(data_files=0, delete_files=0, rows=0, bytes=0, snapshots=0)
         entries = self._live(history.head.id)[1]
+        is_merged = self._info.is_pk and bool(_merged_buckets(entries))
         return LakeTotals(
             data_files=len(entries),
             delete_files=len({d.path for e in entries for d in _deletes(e)}),
             rows=sum(int(e.file.row_count) - sum(d.record_count for d in _deletes(e)) for e in entries),
             bytes=sum(int(e.file.file_size) for e in entries),
             snapshots=len(history.numbers),
+            is_exact=not is_merged,
         )
 
     def _history(self) -> PaimonHistory:

@@ -38,7 +38,7 @@ def show_table(look: TableLook, aged_ms: int, debt_files: int | None, own: Seque
         failures=sum(r.error is not None for r in tiered),
         failures_in_a_row=failed,
         reason=view.reason if error is None else str(error.get("message")),
-        lake_rows=None if totals is None else totals.rows,
+        lake_rows=None if totals is None or not totals.is_exact else totals.rows,
         lake_bytes=None if totals is None else totals.bytes,
         lake_files=None if totals is None else totals.data_files,
         lake_delete_files=None if totals is None else totals.delete_files,
