@@ -130,6 +130,19 @@ class LakeMetadataGone(LakeError):
     file: str
 
 
+class LakePathRefused(LakeError):
+    code = "lake-path-refused"
+    http_status = 409
+    template = (
+        "lake table {table}: its metadata names {path}, which is not below the table's own location {location}, or "
+        "is no regular file; nothing there was opened or deleted. If that file belongs to the table, name its folder "
+        "in the lake's option allowed-locations"
+    )
+    table: str
+    path: str
+    location: str
+
+
 class LakeHistoriesDiffer(LakeError):
     code = "lake-histories-differ"
     template = (

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.fs as fs
 
 from lakeward.errors import InvalidConfig
+from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside, plain_path
 from lakeward.spi.lakefile import StoredFile
 
@@ -142,8 +143,16 @@ def _s3(options: tuple[tuple[str, str], ...]) -> S3Files:
     return S3Files(dict(options))
 
 
-def files_of(lake_table: Any) -> TableFiles:
-    return files_at(plain_path(str(lake_table.table_path)), lake_table.file_io.properties.to_map())
+def files_of(lake_table: Any) -> AllowedFiles:
+    """Of a table of Paimon's library."""
+    inner = files_at(plain_path(str(lake_table.table_path)), lake_table.file_io.properties.to_map())
+    return AllowedFiles(inner, allowed_of(lake_table))
+
+
+def allowed_of(lake_table: Any) -> AllowedPaths:
+    options, where = lake_table.file_io.properties.to_map(), plain_path(str(lake_table.table_path))
+    warehouse = plain_path(str(options.get("warehouse", "")))
+    return AllowedPaths(lake_table.identifier.get_full_name(), where, warehouse, parse_locations(options))
 
 
 def files_at(path: str, options: Mapping[str, Any]) -> TableFiles:

@@ -66,6 +66,10 @@ class TableFiles(ABC):
     @abstractmethod
     def walk(self, folder: str) -> Iterator[StoredFile]: ...
 
+    def check(self, path: str) -> str:
+        """The same path, where the table's files may lie (`AllowedFiles`)."""
+        return path
+
     def open_input(self, path: str) -> pa.NativeFile:
         return self.filesystem.open_input_file(inside(path))
 

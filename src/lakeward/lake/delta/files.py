@@ -68,7 +68,7 @@ class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
 
     def describe(self, file: AddFile) -> LakeFile:
         return LakeFile(
-            path=self.path(file),
+            path=self._log.files.check(self.path(file)),
             bucket=self.bucket(file),
             record_count=self.rows(file),
             size_bytes=file.size_bytes,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lakeward.lake.allowedpaths import has_dots
 from lakeward.lake.core.change import ChangeKind, RowFileChange
 from lakeward.lake.core.expiry import HistoryLimit
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
@@ -212,7 +213,7 @@ class DeltaSnapshotLog(SnapshotLog[DeltaGround, RowFileChange[AddFile], VersionR
         for file in files:
             vector = None if file.vector is None else vector_path(root, file.vector)
             paths |= {file.location(root), *([] if vector is None else [vector])}
-        return {path for path in paths if path.startswith(f"{root}/")}
+        return {path for path in paths if path.startswith(f"{root}/") and not has_dots(path)}
 
 
 def _log_snapshot(entry: LogEntry) -> LogSnapshot:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
@@ -58,18 +59,25 @@ class DeltaLakeStorage(PositionStorage[DeltaGround]):
         return DeltaLakeCatalog(self.files, self.warehouse, self.log)
 
     def open_writer(self, task: WriteTask) -> DeltaLakeWriter:
-        return DeltaLakeWriter(self.files, task)
+        return DeltaLakeWriter(self._files_of(task.table.path), task)
 
     def open_table(self, table: TableInfo) -> PositionTable[DeltaGround]:
         log = self.log(table.path)
         return PositionTable.of(table, DeltaSnapshotLog(log), DeltaFiles(log))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite(self.files, task, is_due)
+        return rewrite(self._files_of(task.table.path), task, is_due)
 
     def log(self, path: TablePath) -> DeltaLog:
-        root = f"{self.warehouse}/{path.database}/{path.table}"
-        return DeltaLog(self.files, root, str(path), self._cache(root))
+        root = self._root(path)
+        return DeltaLog(self._files_of(path), root, str(path), self._cache(root))
+
+    def _root(self, path: TablePath) -> str:
+        return f"{self.warehouse}/{path.database}/{path.table}"
+
+    def _files_of(self, path: TablePath) -> TableFiles:
+        more = parse_locations(self._options)
+        return AllowedFiles(self.files, AllowedPaths(str(path), self._root(path), self.warehouse, more))
 
 
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lakeward.errors import InvalidConfig, UnsafeLake
+from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.hudi.catalog import HudiLakeCatalog
 from lakeward.lake.hudi.committer import HudiLakeCommitter
 from lakeward.lake.hudi.maintenance import HudiLakeMaintenance
@@ -14,7 +15,7 @@ from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
 from lakeward.lake.hudi.writer import HudiLakeWriter
-from lakeward.lake.tablefiles import LocalFiles
+from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse
 from lakeward.model.table import BucketFunction, TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
@@ -40,14 +41,14 @@ class HudiLakeStorage(LakeStorage):
     name = "hudi"
     capabilities = CAPABILITIES
 
-    def __init__(self, warehouse: str) -> None:
-        self.warehouse, self._files = warehouse, LocalFiles()
+    def __init__(self, warehouse: str, locations: tuple[str, ...] = ()) -> None:
+        self.warehouse, self._files, self._locations = warehouse, LocalFiles(), locations
 
     def catalog(self) -> HudiLakeCatalog:
         return HudiLakeCatalog(self._files, self.warehouse, self.table)
 
     def open_writer(self, task: WriteTask) -> HudiLakeWriter:
-        return HudiLakeWriter(self._files, task)
+        return HudiLakeWriter(self._files_of(task.table.path), task)
 
     def open_committer(self, table: TableInfo) -> HudiLakeCommitter:
         return HudiLakeCommitter(self.table(table.path), table)
@@ -59,10 +60,16 @@ class HudiLakeStorage(LakeStorage):
         return HudiLakeMaintenance(self.table(table.path), table)
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(self._files, task, is_due)
+        return rewrite_group(self._files_of(task.table.path), task, is_due)
 
     def table(self, path: TablePath) -> HudiTable:
-        return HudiTable(self._files, f"{self.warehouse}/{path.database}/{path.table}", str(path))
+        return HudiTable(self._files_of(path), self._root(path), str(path))
+
+    def _root(self, path: TablePath) -> str:
+        return f"{self.warehouse}/{path.database}/{path.table}"
+
+    def _files_of(self, path: TablePath) -> TableFiles:
+        return AllowedFiles(self._files, AllowedPaths(str(path), self._root(path), self.warehouse, self._locations))
 
 
 class HudiLakePlugin(WarehousePlugin):
@@ -83,7 +90,7 @@ def open_lake(options: Mapping[str, str]) -> HudiLakeStorage:
             "lock that ends with its holder. Take a folder (a path, or file:), or another format"
         )
         raise InvalidConfig(where=f"datalake.hudi.{WAREHOUSE}", reason=reason)
-    return HudiLakeStorage(warehouse)
+    return HudiLakeStorage(warehouse, parse_locations(options))
 
 
 load = HudiLakePlugin("hudi", open_lake)

@@ -20,7 +20,7 @@ from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, SeenFile, base_name
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import BATCH_ROWS, HudiRows, by_group
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, StagedFile
-from lakeward.lake.tablefiles import LocalFiles, sync
+from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import OFFSET
 from lakeward.protocol.packed import Packed
@@ -39,7 +39,7 @@ class HudiRewrittenGroup(Packed):
     """What was read: of a PK table the whole of a file group, though fewer of its files were planned."""
 
 
-def rewrite_group(files: LocalFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+def rewrite_group(files: TableFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done."""
     handle, where = HudiWriteHandle.from_bytes(task.handle), str(task.table.path)
     planned = tuple(f.path for f in task.group.files)
@@ -79,7 +79,7 @@ def _inputs(table: HudiTable, task: RewriteTask, *, is_pk: bool) -> list[SeenFil
 
 
 def _write(
-    files: LocalFiles, task: RewriteTask, handle: HudiWriteHandle, first: HudiFile, rows: pa.Table
+    files: TableFiles, task: RewriteTask, handle: HudiWriteHandle, first: HudiFile, rows: pa.Table
 ) -> StagedFile:
     number = task.group.index
     own = new_file_id(task.group.bucket.number, task.round_id, number, is_pk=False)

@@ -34,7 +34,7 @@ from lakeward.lake.hudi.meta.properties import partition_path
 from lakeward.lake.hudi.meta.slices import base_name, log_name, new_file_id
 from lakeward.lake.hudi.scan.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes
 from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
-from lakeward.lake.tablefiles import LocalFiles, sync
+from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
@@ -108,7 +108,7 @@ class HudiWriteResult(Packed):
 
 
 class HudiLakeWriter(LakeWriter):
-    def __init__(self, files: LocalFiles, task: WriteTask) -> None:
+    def __init__(self, files: TableFiles, task: WriteTask) -> None:
         self._files, self._task = files, task
         self._handle = handle = HudiWriteHandle.from_bytes(task.handle)
         columns = decode_columns(handle.columns)
@@ -265,7 +265,7 @@ class _Output:
 class BaseFile(_Output):
     """A Parquet file that grows by row groups."""
 
-    def __init__(self, files: LocalFiles, staged: str, name: str, file_id: str, schema: pa.Schema) -> None:
+    def __init__(self, files: TableFiles, staged: str, name: str, file_id: str, schema: pa.Schema) -> None:
         self.staged, self.name, self.file_id = staged, name, file_id
         self._schema = schema
         self._sink = files.open_output(staged)
@@ -289,7 +289,7 @@ class LogFile(_Output):
     """Blocks of rows, each followed by one of the keys that were deleted beside them."""
 
     def __init__(
-        self, files: LocalFiles, staged: str, name: str, file_id: str, handle: HudiWriteHandle, partition: str
+        self, files: TableFiles, staged: str, name: str, file_id: str, handle: HudiWriteHandle, partition: str
     ) -> None:
         self.staged, self.name, self.file_id = staged, name, file_id
         self._handle, self._partition = handle, partition

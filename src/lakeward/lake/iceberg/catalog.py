@@ -58,6 +58,7 @@ from lakeward.lake.iceberg.meta.mapping import (
     lake_schema,
     lake_spec,
 )
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
@@ -147,6 +148,7 @@ class IcebergLakeCatalog(LakeCatalog):
         head = lake_table.current_snapshot()
         with lake_errors(str(path), "list files of"):
             for planned in plan_files(lake_table.metadata, lake_table.io, head, ()) if head is not None else ():
+                check_path(lake_table.io, planned.file.file_path)
                 _check_readable(path, lake_table, planned.file)
         return descriptor
 

@@ -42,6 +42,7 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.foreign import ADOPTED_TAG, spell_adopted
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
@@ -97,9 +98,11 @@ class IcebergLakeMaintenance(LakeMaintenance):
 
     def _list(self, metadata: TableMetadata) -> list[StoredFile]:
         folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}
-        io = self._arrow_io()
+        table = self._load()
+        io = self._arrow_io(table)
         with lake_errors(str(self._table.path), "list files of"):
-            return [file for folder in sorted(folders) for file in list_folder(io, folder)]
+            own = sorted(check_path(table.io, folder) for folder in folders)
+            return [file for folder in own for file in list_folder(io, folder)]
 
     def _mark(self, metadata: TableMetadata) -> str | None:
         """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own
@@ -109,8 +112,8 @@ class IcebergLakeMaintenance(LakeMaintenance):
         mark: str | None = None if is_kept else getattr(self._connection.catalog, "mark", None)
         return mark
 
-    def _arrow_io(self) -> PyArrowFileIO:
-        return PyArrowFileIO({**self._load().io.properties, **self._connection.options})
+    def _arrow_io(self, table: Table) -> PyArrowFileIO:
+        return PyArrowFileIO({**table.io.properties, **self._connection.options})
 
     def references(self) -> set[str]:
         table = self._load()
@@ -187,8 +190,10 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return AdoptedRows(snapshot_id=at, sequence=head.sequence_number or 0, rows=rows, buckets=buckets)
 
     def delete(self, paths: Iterable[str]) -> int:
-        io, freed = self._arrow_io(), 0
+        table = self._load()
+        io, freed = self._arrow_io(table), 0
         for path in paths:
+            check_path(table.io, path)
             with lake_errors(str(self._table.path), "delete a file of"):
                 fault_point("lake.before-delete", path=path)
                 freed += _delete(io, path)
@@ -197,8 +202,10 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return freed
 
     def probe(self) -> bool:
-        metadata, io = self._load().metadata, self._arrow_io()
-        path = f"{data_folder(metadata.location, metadata.properties)}/{PROBE}{uuid.uuid4().hex}"
+        table = self._load()
+        metadata, io = table.metadata, self._arrow_io(table)
+        folder = check_path(table.io, data_folder(metadata.location, metadata.properties))
+        path = f"{folder}/{PROBE}{uuid.uuid4().hex}"
         with lake_errors(str(self._table.path), "write and delete a probe file of"):
             with io.new_output(path).create() as out:
                 out.write(b"lakeward doctor --probe")

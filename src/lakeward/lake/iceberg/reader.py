@@ -23,6 +23,7 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.foreign import find_adopted
 from lakeward.lake.iceberg.meta.layout import is_clean
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
@@ -131,7 +132,10 @@ class IcebergLakeReader(LakeReader):
         table = self.load()
         snapshot = self._snapshot(table.metadata, snapshot_id)
         with lake_errors(str(self._table.path), "list files of"):
-            return [f.describe() for f in self._plan(table, snapshot) if bucket is None or f.bucket == bucket]
+            files = [f.describe() for f in self._plan(table, snapshot) if bucket is None or f.bucket == bucket]
+        for path in {path for file in files for path in (file.path, *(d.path for d in file.deletes))}:
+            check_path(table.io, path)  # an engine opens them by itself
+        return files
 
     def _plan(self, table: Table, snapshot: Snapshot) -> list[PlannedFile]:
         """A pinned reader keeps what it planned: a check of 45 buckets would match files and deletes 45 times."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.lance.catalog import LanceLakeCatalog
@@ -84,4 +85,6 @@ class LanceLakeStorage(PositionStorage[LanceGround]):
     def table(self, path: TablePath) -> LanceTable:
         """Engines know a Lance table by its folder's name."""
         root = f"{self.warehouse}/{path.database}/{path.table}.lance"
-        return LanceTable(self.files, root, str(path), self.storage_options, self._cache(root))
+        allowed = AllowedPaths(str(path), root, self.warehouse, parse_locations(self._options))
+        files = AllowedFiles(self.files, allowed)
+        return LanceTable(files, root, str(path), self.storage_options, self._cache(root))

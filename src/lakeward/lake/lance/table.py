@@ -16,7 +16,7 @@ from typing import Any
 
 import lance
 
-from lakeward.errors import LakeError, SnapshotGone
+from lakeward.errors import LakeError, LakePathRefused, SnapshotGone
 from lakeward.lake.lance.failures import is_missing, lake_errors
 from lakeward.lake.lance.tags import LanceTags
 from lakeward.lake.lance.versions import LanceVersion
@@ -40,6 +40,7 @@ class VersionCache:
     def reset(self) -> None:
         self.versions: dict[int, LanceVersion] = {}
         self.paths: dict[int, frozenset[str]] = {}
+        self.checked: set[int] = set()
         self.stamp: tuple[int, str] | None = None
         """The newest version that was read, and its file's stamp: with another one there, this is another table."""
 
@@ -83,11 +84,29 @@ class LanceTable:
         """Raises `SnapshotGone`."""
         with lake_errors(self.name, "open"):
             try:
-                return lance.dataset(self.root, version=version, storage_options=self.storage_options)
+                dataset = lance.dataset(self.root, version=version, storage_options=self.storage_options)
             except ValueError as error:
                 if not is_missing(error):
                     raise
                 raise self.gone(version) from error
+        if version not in self._cache.checked:
+            self._check_files(dataset)
+            self._cache.checked.add(version)
+        return dataset
+
+    def _check_files(self, dataset: lance.LanceDataset) -> None:
+        """The library opens what a manifest names. Raises `LakePathRefused`."""
+        for fragment in fragments_of(dataset):
+            for file in fragment.files:
+                self.files.check(f"{self.root}/{DATA}/{file.path}")
+                self._check_base(file.base_id, file.path)
+            if fragment.deletion_file is not None:
+                self._check_base(fragment.deletion_file.base_id, fragment.deletion_file.path(fragment.id))
+
+    def _check_base(self, base_id: int | None, path: str) -> None:
+        """A file of another dataset: its paths are looked up in a list of places in the manifest."""
+        if base_id is not None:
+            raise LakePathRefused(table=self.name, path=f"{path} of another dataset", location=self.root)
 
     def version(self, number: int) -> LanceVersion:
         """Raises as `open` does."""

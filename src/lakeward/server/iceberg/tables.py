@@ -27,14 +27,18 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import InvalidRequest, QuotaExceeded
-from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, check_properties, with_allowed_properties
+from lakeward.lake.iceberg.meta.ownpaths import pointed_paths
+from lakeward.lake.iceberg.meta.tableproperties import (
+    ALLOWED_OPTION,
+    PATH_PROPERTIES,
+    check_properties,
+    with_allowed_properties,
+)
 from lakeward.model.table import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
 from lakeward.server.iceberg.places import check_own_places, check_places
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
-
-_PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 class TableResource:
@@ -100,6 +104,7 @@ class TableResource:
             raise InvalidRequest(what="register", reason="metadata-location is a text, and overwrite is not supported")
         self._check_lake(call.token, name[:-1])
         self._check_own(call, name, [location])
+        pointed_paths(name, location, self._catalog.properties).check(location)
         try:
             io = load_file_io(dict(self._catalog.properties), location)
             metadata = FromInputFile.table_metadata(io.new_input(location))
@@ -230,7 +235,7 @@ def _files(update: TableUpdate) -> list[str]:
 
 
 def _paths(properties: dict[str, str]) -> list[str]:
-    return [properties[k] for k in _PATH_PROPERTIES if k in properties]
+    return [properties[k] for k in sorted(PATH_PROPERTIES & properties.keys())]
 
 
 def _fitting(update: TableUpdate, metadata: TableMetadata) -> TableUpdate:

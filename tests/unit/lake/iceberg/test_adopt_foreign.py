@@ -22,6 +22,7 @@ from lakeward.errors import (
     InvalidAlter,
     InvalidRequest,
     InvalidTable,
+    LakePathRefused,
     LakewardError,
     TableAlreadyExists,
     UnsupportedType,
@@ -379,10 +380,15 @@ def test_files_without_field_ids_are_refused(
     world: InProcessLakeward, lake: IcebergLakeStorage, tmp_path: Path
 ) -> None:
     table = lake.connection.catalog.create_table(("db", "visits"), Schema(field(1, "id", ice.LongType())))
-    imported = tmp_path / "imported.parquet"
+    elsewhere = tmp_path / "imported.parquet"
+    imported = Path(table.location().removeprefix("file://")) / elsewhere.name
     pa.parquet.write_table(pa.table({"id": pa.array([1], pa.int64())}), imported)
     table.add_files([f"file://{imported}"])
     with pytest.raises(InvalidTable, match=r"imported\.parquet.*no field ids"):
+        adopt(world)
+    imported.rename(elsewhere)
+    imported.symlink_to(elsewhere)
+    with pytest.raises(LakePathRefused):
         adopt(world)
 
 

@@ -119,8 +119,10 @@ def undo_unfinished(table: HudiTable) -> bool:
     if done is not None:
         _finish(table, done, timeline.metadata(done).keys)
         return True
-    for staged, path in note["moves"]:
-        target = os.path.join(table.root, path)
+    moves = [(staged, os.path.join(table.root, path)) for staged, path in note["moves"]]
+    for place in (place for move in moves for place in move):
+        table.files.check(place)
+    for staged, target in moves:
         if os.path.exists(target) and not os.path.exists(staged):
             os.rename(target, staged)
     fault_point("hudi.moved-back", round_id=note["round"])

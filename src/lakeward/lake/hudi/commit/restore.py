@@ -12,10 +12,10 @@ from lakeward.lake.hudi.commit.foreignrows import Restored
 from lakeward.lake.hudi.meta.columns import COMMIT_TIME, FILE_NAME, decode_columns, file_schema
 from lakeward.lake.hudi.meta.slices import log_name
 from lakeward.lake.hudi.writer import HudiWriteHandle, LogFile, StagedFile
-from lakeward.lake.tablefiles import LocalFiles, sync
+from lakeward.lake.tablefiles import TableFiles, sync
 
 
-def write_restored(files: LocalFiles, handle: HudiWriteHandle, restored: Sequence[Restored]) -> list[StagedFile]:
+def write_restored(files: TableFiles, handle: HudiWriteHandle, restored: Sequence[Restored]) -> list[StagedFile]:
     schema = file_schema(decode_columns(handle.columns), handle.avro)
     staged = []
     for number, part in enumerate(restored):

@@ -18,7 +18,7 @@ from lakeward.lake.hudi.meta.properties import COLUMNS_KEY, METADATA_KEYS, forma
 from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, list_data
 from lakeward.lake.hudi.meta.tablelock import OWN_FOLDER, locked
 from lakeward.lake.hudi.meta.timeline import HISTORY, HudiInstant, HudiTimeline
-from lakeward.lake.tablefiles import LocalFiles
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import RoundId
 from lakeward.model.schema import Column
@@ -27,7 +27,7 @@ from lakeward.model.schema import Column
 class HudiTable:
     """`name` is the table's, for messages. Nothing is kept: each call reads the folder."""
 
-    def __init__(self, files: LocalFiles, root: str, name: str) -> None:
+    def __init__(self, files: TableFiles, root: str, name: str) -> None:
         self.files, self.root, self.name = files, root, name
 
     @property

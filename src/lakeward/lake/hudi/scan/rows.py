@@ -21,7 +21,7 @@ from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.slices import GroupId, HudiFile
 from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, PARQUET_ROWS, read_blocks
 from lakeward.lake.keeprows import keep_rows
-from lakeward.lake.tablefiles import LocalFiles
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import OFFSET
@@ -47,7 +47,7 @@ class MergedLogs:
 class HudiRows:
     """`schema` is that of rows as they leave here."""
 
-    def __init__(self, files: LocalFiles, table: str, schema: pa.Schema) -> None:
+    def __init__(self, files: TableFiles, table: str, schema: pa.Schema) -> None:
         self._files, self._table, self._schema = files, table, schema
 
     @property
@@ -137,14 +137,14 @@ def by_group(files: Iterable[HudiFile]) -> dict[GroupId, list[HudiFile]]:
 
 
 @lru_cache(_CACHED)
-def _facts(files: LocalFiles, path: str, size: int) -> BaseFileFacts:
+def _facts(files: TableFiles, path: str, size: int) -> BaseFileFacts:
     """From the footer of a base file, which never changes."""
     with files.open_input(path) as source:
         return _footer_facts(pq.ParquetFile(source).metadata)
 
 
 @lru_cache(_CACHED)
-def _log_bounds(files: LocalFiles, path: str, size: int) -> OffsetRange | None:
+def _log_bounds(files: TableFiles, path: str, size: int) -> OffsetRange | None:
     """Of the rows in a log file's blocks; one that has none deletes only, and may stand anywhere."""
     bounds: list[OffsetRange] = []
     for block in read_blocks(files.read_bytes(path) or b""):
@@ -160,7 +160,7 @@ def _log_bounds(files: LocalFiles, path: str, size: int) -> OffsetRange | None:
     return OffsetRange(min(b.start for b in bounds), max(b.stop for b in bounds))
 
 
-def log_bounds(files: LocalFiles, file: HudiFile, table: str) -> OffsetRange | None:
+def log_bounds(files: TableFiles, file: HudiFile, table: str) -> OffsetRange | None:
     """None: not known."""
     try:
         with lake_errors(table, "read a log file of"):
@@ -184,7 +184,7 @@ def _footer_facts(metadata: pq.FileMetaData) -> BaseFileFacts:
     return BaseFileFacts(metadata.num_rows, bounds)
 
 
-def base_facts(files: LocalFiles, file: HudiFile, table: str) -> BaseFileFacts:
+def base_facts(files: TableFiles, file: HudiFile, table: str) -> BaseFileFacts:
     with lake_errors(table, "read a file of"):
         return _facts(files, file.path, file.size_bytes)
 

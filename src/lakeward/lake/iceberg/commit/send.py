@@ -22,6 +22,7 @@ from lakeward.errors import CommitUnknown, LakeTableGone, LakeUnavailable
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import database_errors, describe
+from lakeward.lake.iceberg.meta.ownpaths import delete_old_metadata
 
 _REFUSED = (BadRequestError, UnauthorizedError, AuthorizationExpiredError, ForbiddenError, TooManyRequestsError)
 """Answers that say for certain that nothing was committed."""
@@ -47,5 +48,5 @@ def send(connection: IcebergConnection, table: Table, request: CommitRequest) ->
     except OSError as error:
         raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
     if not connection.removes_old_metadata(catalog):
-        catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
+        delete_old_metadata(table.io, table.metadata, response.metadata)
     return response.metadata

@@ -15,6 +15,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 from lakeward.lake.iceberg.datafile.location import data_folder
 from lakeward.lake.iceberg.meta.connection import storage_properties
 from lakeward.lake.iceberg.meta.layout import is_clean
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.protocol.packed import Packed
 
 
@@ -38,7 +39,7 @@ class WriteHandle(Packed):
             schema=metadata.schema(),
             spec=metadata.spec(),
             sort_order_id=_order_of(metadata),
-            folder=data_folder(metadata.location, metadata.properties),
+            folder=check_path(table.io, data_folder(metadata.location, metadata.properties)),
             properties={k: v for k, v in metadata.properties.items() if k.startswith("write.")},
             storage=storage_properties(table.io.properties),
             version=metadata.format_version,

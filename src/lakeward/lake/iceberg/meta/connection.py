@@ -17,6 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from lakeward.errors import InvalidConfig
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths
 from lakeward.lake.iceberg.meta.ownstorage import open_catalog, without_code
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
 from lakeward.model.clock import Clock, SystemClock
@@ -116,8 +117,13 @@ class IcebergConnection:
         """The table as it is now. Raises `LakeTableGone`, `LakeUnavailable`."""
         with lake_errors(str(path), "load table"):
             table = self.catalog.load_table(identifier(path))
-        table.io = self._shared(table.io)
+        with lake_errors(str(path), "look up the location of"):
+            table.io = self.own_io(table)
         return table
+
+    def own_io(self, table: Table) -> OwnFileIO:
+        """Storage for what the table's metadata names. Raises `LakePathRefused`."""
+        return OwnFileIO(self._shared(table.io), allowed_paths(table, self.catalog, self.options))
 
     def _shared(self, io: FileIO) -> FileIO:
         """One per set of properties: an object store's client is dear to make, and a round loads its table several

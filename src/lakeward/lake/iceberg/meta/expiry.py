@@ -18,6 +18,7 @@ from lakeward.lake.iceberg.datafile.location import canonical, is_ours
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.expiry import ExpiringSnapshot
@@ -152,7 +153,7 @@ class Reachable:
         def read() -> frozenset[str]:
             return frozenset(canonical(e.data_file.file_path) for e in read_entries(self._io, manifest))
 
-        return _PATHS.load(manifest.manifest_path, read)
+        return _PATHS.load(check_path(self._io, manifest.manifest_path), read)
 
 
 def only_in(io: FileIO, gone: Sequence[ExpiringSnapshot], metadata: TableMetadata) -> list[str]:

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from lakeward.lake.iceberg.datafile.location import metadata_folder
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.model.ids import RoundId, TableId
 from lakeward.model.intent import Intent, IntentState
 from lakeward.model.table import TableInfo
@@ -78,7 +79,7 @@ class IcebergIntentStore(IntentStore):
 
     def _list(self, table: Table) -> list[str]:
         folder = metadata_folder(table.metadata.location, table.metadata.properties)
-        filesystem, path = _filesystem(table.io, folder)
+        filesystem, path = _filesystem(table.io, check_path(table.io, folder))
         listed = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return [f"{folder}/{f.base_name}" for f in listed if f.base_name.startswith(PREFIX)]
 

@@ -33,6 +33,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
+from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.scan.kept import Kept
 
 LAYOUT: Literal[3] = 3
@@ -81,7 +82,7 @@ def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def load_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
-    return _LISTS.load(path, lambda: _read_list(io, path))
+    return _LISTS.load(check_path(io, path), lambda: _read_list(io, path))
 
 
 def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
@@ -97,7 +98,7 @@ def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """Live entries, with what they inherit. Not to be changed: they are shared."""
     live = lambda: tuple(e for e in read_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED)  # noqa: E731
-    path, first = manifest.manifest_path, manifest._data[_MANIFEST_FIRST_ROW_ID]
+    path, first = check_path(io, manifest.manifest_path), manifest._data[_MANIFEST_FIRST_ROW_ID]
     if first is None:
         return CACHE.load(path, live)
     return CACHE.load(manifest_key(manifest), lambda: _with_row_ids(CACHE.load(path, live), first))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -38,7 +40,14 @@ from lakeward.errors import LakeMetadataGone
 from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_folder, metadata_name
 from lakeward.lake.iceberg.meta.catalogmark import load_mark
-from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, check_properties
+from lakeward.lake.iceberg.meta.ownpaths import (
+    OwnFileIO,
+    allowed_paths,
+    default_location,
+    delete_old_metadata,
+    pointed_paths,
+)
+from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, PATH_PROPERTIES, check_properties
 from lakeward.lake.iceberg.meta.version import metadata_json, to_version_3
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import fault_point
@@ -75,6 +84,10 @@ class IcebergSqlCatalog(SqlCatalog):
 
     def create_table(self, identifier: str | Identifier, schema: Any, *where: Any, **more: Any) -> Table:
         self._check_properties(identifier, more.get("properties", {}))
+        name = Catalog.identifier_to_tuple(identifier)
+        location = more.get("location") or default_location(self, name)
+        if location:
+            self._check_places(name, location, more.get("properties", {}))
         return super().create_table(identifier, schema, *where, **more)
 
     def _create_staged_table(self, identifier: str | Identifier, schema: Any, *where: Any, **more: Any) -> StagedTable:
@@ -85,16 +98,24 @@ class IcebergSqlCatalog(SqlCatalog):
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         check_properties(name, properties, self.properties.get(ALLOWED_OPTION, ""))
 
+    def _check_places(self, name: tuple[str, ...], location: str, properties: Properties) -> None:
+        """A table whose files lie where nobody would open them is not made. Raises `LakePathRefused`."""
+        allowed = pointed_paths(name, f"{location.rstrip('/')}/metadata/", self.properties)
+        for key in PATH_PROPERTIES & properties.keys():
+            allowed.check(properties[key])
+
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location, namespace, name = orm_table.metadata_location, orm_table.table_namespace, orm_table.table_name
         if not location or not namespace or not name:
             raise NoSuchTableError(f"the catalog's row of {namespace}.{name} is not whole")
+        full_name = (*Catalog.identifier_to_tuple(namespace), name)
+        pointed_paths(full_name, location, self.properties).check(location)
         try:
             metadata = self._metadata(location)
         except FileNotFoundError as error:
             raise LakeMetadataGone(table=f"{namespace}.{name}", file=location) from error
         io = self._load_file_io({}, location)
-        return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, location, io, self)
+        return Table(full_name, metadata, location, io, self)
 
     def _metadata(self, location: str) -> TableMetadata:
         with self._cache_lock:
@@ -142,7 +163,13 @@ class IcebergSqlCatalog(SqlCatalog):
         if metadata is current.metadata:
             return _response(metadata, current.metadata_location)
         version = self._parse_metadata_version(current.metadata_location) + 1
+        own = allowed_paths(current, self, self.properties)
         folder = metadata_folder(metadata.location, metadata.properties)
+        for change in updates:
+            if isinstance(change, SetPropertiesUpdate):
+                self._check_places(name, metadata.location, change.updates)
+        if folder == metadata_folder(current.metadata.location, current.metadata.properties):
+            own.check(folder)  # another one was said now, by who may say so
         location = f"{folder}/{metadata_name(version, self.mark, metadata.table_uuid)}"
         io = self._load_file_io({}, location)
         self._write_metadata(metadata, io, location)
@@ -153,7 +180,7 @@ class IcebergSqlCatalog(SqlCatalog):
                 io.delete(location)  # nobody but this call ever knew of it
             return None
         self._keep(location, metadata, instead_of=current.metadata_location)
-        self._delete_old_metadata(io, current.metadata, metadata)
+        delete_old_metadata(OwnFileIO(io, own), current.metadata, metadata)
         return _response(metadata, location)
 
     @staticmethod
@@ -169,6 +196,20 @@ class IcebergSqlCatalog(SqlCatalog):
         with Session(self.engine) as session:
             stored = session.execute(rows if only_tables is None else rows.where(only_tables)).all()
         return {(*Catalog.identifier_to_tuple(space), name): location for space, name, location in stored if location}
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        """Drops the table and deletes its files, data first. Raises `LakePathRefused` before anything is done, where it
+        names a file elsewhere.
+        """
+        table = self.load_table(identifier)
+        io = OwnFileIO(table.io, allowed_paths(table, self, self.properties))
+        victims = list(dict.fromkeys((*_files_of(table.metadata, io), table.metadata_location)))
+        for path in victims:
+            io.allowed.check(path)
+        self.drop_table(identifier)
+        for path in victims:
+            with suppress(OSError):
+                io.delete(path)
 
     def swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
         """The commit itself: one row changes if it still says `before`."""
@@ -187,6 +228,20 @@ class IcebergSqlCatalog(SqlCatalog):
             if changed:
                 session.commit()
         return changed
+
+
+def _files_of(metadata: TableMetadata, io: FileIO) -> Iterator[str]:
+    """What is named before what names it."""
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in metadata.snapshots:
+        with suppress(FileNotFoundError):
+            manifests |= {m.manifest_path: m for m in snapshot.manifests(io)}
+    for manifest in manifests.values():
+        with suppress(FileNotFoundError):
+            yield from (e.data_file.file_path for e in manifest.fetch_manifest_entry(io, discard_deleted=False))
+    yield from manifests
+    yield from (s.manifest_list for s in metadata.snapshots)
+    yield from (entry.metadata_file for entry in metadata.metadata_log)
 
 
 def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:

@@ -10,6 +10,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest, LakeTampered
+from lakeward.lake.iceberg.meta.ownpaths import offsets_storage
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
@@ -118,7 +119,7 @@ class SummaryReader:
         return self._files[text]
 
     def _read(self, path: str) -> bytes:
-        with self._io.new_input(path).open() as source:
+        with offsets_storage(self._io, path).new_input(path).open() as source:
             raw: bytes = source.read()
             return raw
 

@@ -22,6 +22,11 @@ log = logging.getLogger(__name__)
 ALLOWED_OPTION: Final = "allowed-properties"
 """Further names that the operator allows, with commas between them; one that ends in a dot allows all below it."""
 
+PATH_PROPERTIES: Final = frozenset(
+    {"write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path"}
+)
+"""Where files of the table lie, beside its location."""
+
 _WRITERS = ("write.parquet.", "write.avro.", "write.orc.", "write.delete.parquet.", "write.delete.avro.")
 _NAMES: Final = frozenset(
     {
@@ -65,12 +70,9 @@ _NAMES: Final = frozenset(
         "write.metadata.delete-after-commit.enabled",
         "write.metadata.previous-versions-max",
         "write.metadata.metrics.",
-        "write.metadata.path",
-        "write.data.path",
-        "write.folder-storage.path",
+        *PATH_PROPERTIES,
         "write.object-storage.enabled",
         "write.object-storage.partitioned-paths",
-        "write.object-storage.path",
         "fluss.",
         "lakeward.",
         "option.",

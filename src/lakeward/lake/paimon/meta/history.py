@@ -21,8 +21,9 @@ from lakeward.errors import (
     LakeUnavailable,
     SnapshotGone,
 )
+from lakeward.lake.allowedpaths import AllowedFiles
 from lakeward.lake.s3files import files_of
-from lakeward.lake.tablefiles import LocalFiles, TableFiles, plain_path
+from lakeward.lake.tablefiles import TableFiles, plain_path
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
@@ -101,7 +102,7 @@ class PaimonSnapshot:
 class PaimonHistory:
     """As it was when it was loaded: the numbers there were. Snapshots are read when they are asked for."""
 
-    files: TableFiles
+    files: AllowedFiles
     folder: str
     table: str
     numbers: tuple[int, ...]
@@ -260,8 +261,7 @@ class PaimonHistory:
 
     def _read_offsets(self, path: str) -> str:
         """Of a Fluss job: in Fluss's own storage, which is a folder or where the lake is."""
-        files = self.files if "://" in path else LocalFiles()
-        text = files.read(path.removeprefix("file:")) if path else None
+        text = self.files.read_offsets_of_fluss(path.removeprefix("file:")) if path else None
         if text is None:
             raise ValueError(f"there is no file {path}" if path else "the snapshot says none")
         return text

@@ -17,6 +17,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, table_folder
 from lakeward.lake.paimon.meta.layout import find_address, is_clean
 from lakeward.lake.paimon.meta.vectors import load_vectors
+from lakeward.lake.s3files import allowed_of
 from lakeward.lake.tablefiles import plain_path
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
 from lakeward.model.offsets import OffsetRange
@@ -96,12 +97,13 @@ class Manifests:
         self.table = lake_table
         self.lists, self.files = ManifestListManager(lake_table), ManifestFileManager(lake_table)
         self.folder = os.path.join(table_folder(lake_table), "manifest")
+        self.allowed = allowed_of(lake_table)
         self._is_by_offset, self._is_clean = is_by_offset(lake_table), is_clean(lake_table)
 
     def metas(self, snapshot: PaimonSnapshot | None) -> list[Any]:
         """Manifests of all live files."""
         names = () if snapshot is None else (snapshot.body["baseManifestList"], snapshot.body["deltaManifestList"])
-        return [meta for name in names for meta in self.lists.read(name)]
+        return [meta for name in names for meta in self._read_list(name)]
 
     def live(self, snapshot: PaimonSnapshot | None) -> list[Entry]:
         raws: dict[Hashable, Any] = {}
@@ -111,8 +113,16 @@ class Manifests:
             else:
                 raws.pop(_key(raw), None)
         found = [self.entry(raw) for raw in raws.values()]
-        vectors = {} if snapshot is None else load_vectors(self.table, snapshot.body.get("indexManifest"))
+        vectors = {} if snapshot is None else self._vectors(snapshot.body.get("indexManifest"))
         return [replace(e, vector=vectors.get(e.file.file_name)) for e in found] if vectors else found
+
+    def _vectors(self, index_manifest: str | None) -> dict[str, Any]:
+        if index_manifest:
+            self._check_name(index_manifest)
+        vectors = load_vectors(self.table, index_manifest)
+        for vector in vectors.values():
+            self.allowed.check(plain_path(str(vector.dv_index_path)))
+        return vectors
 
     def merged(self, metas: Iterable[Any]) -> list[Any]:
         """Entries of neighbours among a snapshot's manifests, as one may hold them: what is added and taken out again
@@ -125,7 +135,7 @@ class Manifests:
 
     def changed(self, snapshot: PaimonSnapshot) -> list[Entry]:
         """What the snapshot itself added and took out."""
-        return list(self._entries(self.lists.read(snapshot.body["deltaManifestList"])))
+        return list(self._entries(self._read_list(snapshot.body["deltaManifestList"])))
 
     def reach(self, lists: Iterable[str], *, is_gone_ok: bool = False) -> Reached:
         """Everything that these manifest lists lead to. `is_gone_ok`: as far as it is still there to be read;
@@ -134,7 +144,7 @@ class Manifests:
         names, content, manifests = set(lists), set[str](), dict[str, Any]()
         for name in names:
             with suppress(*missing):
-                manifests |= {m.file_name: m for m in self.lists.read(name)}
+                manifests |= {m.file_name: m for m in self._read_list(name)}
         for meta in manifests.values():
             with suppress(*missing):
                 content |= {e.path for e in self._entries([meta])}
@@ -150,11 +160,21 @@ class Manifests:
 
     def _raws(self, metas: Iterable[Any]) -> Iterator[Any]:
         for meta in metas:
+            self._check_name(meta.file_name)
             yield from self.files.read(meta.file_name, drop_stats=False)
+
+    def _read_list(self, name: str) -> list[Any]:
+        self._check_name(name)
+        return list(self.lists.read(name))
+
+    def _check_name(self, name: str) -> None:
+        """Of a file in the table's folder of manifests. Raises `LakePathRefused`."""
+        self.allowed.check(os.path.join(self.folder, name))
 
     def entry(self, raw: Any) -> Entry:
         values = tuple(raw.partition.values)
         path = raw.file.external_path or canonical_data_file_path(self.table, values, raw.bucket, raw.file.file_name)
+        self.allowed.check(plain_path(str(path)))
         raw.file.file_path = path
         texts = {k: value_text(v) for k, v in zip(self.table.partition_keys, values, strict=True)}
         address = find_address(raw.file) if self._is_clean and not self.table.table_schema.primary_keys else None

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where files of a lake table may lie. A path that a table's metadata names was written by whoever may write below the
+table's folder: it is compared with the table's own location before anything is opened or deleted there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as fs
+
+from lakeward.errors import LakePathRefused
+from lakeward.lake.tablefiles import LocalFiles, TableFiles
+from lakeward.spi.lakefile import StoredFile
+
+ALLOWED_LOCATIONS: Final = "allowed-locations"
+"""An option of a lake: further folders and addresses, with commas between them, where files of its tables may lie."""
+
+OFFSETS_OF_FLUSS: Final = re.compile(r"[^?#]*/metadata/[^/?#]+\.offsets")
+"""Where a Fluss cluster keeps the offsets of a lake snapshot: in its own storage, outside of the lake."""
+
+_S3: Final = ("s3a", "s3n")
+_DOTS: Final = frozenset({".", ".."})
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""Some readers leave these out."""
+
+
+def parse_locations(options: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(part for text in options.get(ALLOWED_LOCATIONS, "").split(",") if (part := text.strip()))
+
+
+@dataclass(frozen=True)
+class AllowedPaths:
+    """Of one table. `location` is where the table lies according to its catalog, not to its own metadata. Below the
+    warehouse nobody may replace the table's folder by a link; links above it are the operator's."""
+
+    table: str
+    location: str
+    warehouse: str = ""
+    more: tuple[str, ...] = ()
+    _folders: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def check(self, path: str) -> str:
+        """The same path. Raises `LakePathRefused`."""
+        if not self.allows(path):
+            raise LakePathRefused(table=self.table, path=path[:500], location=self.location)
+        return path
+
+    def allows(self, path: str) -> bool:
+        if has_dots(path) or _CONTROL.search(path):
+            return False
+        place = split_place(path)
+        if place is None:
+            return False
+        scheme, host, name = place
+        # Some readers take `#` and `?` for the end of a URI's path, and others for a part of it.
+        names = {name, name.partition("#")[0].partition("?")[0]} if scheme else {name}
+        if scheme in ("", "file"):
+            return not host and all(_lies_below(self._resolved(n), self._local_roots) for n in names)
+        return all(_lies_below(f"{scheme}://{host}{n}", self._remote_roots) for n in names)
+
+    @cached_property
+    def _local_roots(self) -> tuple[str, ...]:
+        own, warehouse = _local(self.location), _local(self.warehouse)
+        roots = [os.path.realpath(path) for text in self.more if (path := _local(text))]
+        if own and warehouse and _lies_below(own, (warehouse,)):
+            roots.append(os.path.join(os.path.realpath(warehouse), os.path.relpath(own, warehouse)))
+        elif own:
+            roots.append(os.path.realpath(own))
+        return tuple(roots)
+
+    @cached_property
+    def _remote_roots(self) -> tuple[str, ...]:
+        places = [place for text in (self.location, *self.more) if (place := split_place(text)) and place[1]]
+        return tuple(f"{scheme}://{host}{name.rstrip('/')}" for scheme, host, name in places)
+
+    def _resolved(self, path: str) -> str:
+        """Without links; "" for what is no file and no folder: a pipe would be waited for without end."""
+        folder, name = os.path.split(path)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        found = os.path.join(self._folders[folder], name)
+        try:
+            mode = os.lstat(found).st_mode
+            if stat.S_ISLNK(mode):
+                found = os.path.realpath(found)
+                mode = os.stat(found).st_mode
+        except OSError:
+            return found
+        return found if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else ""
+
+
+@dataclass(frozen=True)
+class AllowedFiles(TableFiles):
+    """A table's files, each of which is looked at before it is touched. Raises `LakePathRefused`."""
+
+    inner: TableFiles
+    allowed: AllowedPaths
+
+    def check(self, path: str) -> str:
+        return self.allowed.check(path)
+
+    def read_offsets_of_fluss(self, path: str) -> str | None:
+        if OFFSETS_OF_FLUSS.fullmatch(path) is None or has_dots(path):
+            return self.read(path)
+        return (self.inner if "://" in path else LocalFiles()).read(path)
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        return self.inner.filesystem
+
+    def read_bytes(self, path: str) -> bytes | None:
+        return self.inner.read_bytes(self.allowed.check(path))
+
+    def names(self, folder: str) -> list[str]:
+        return self.inner.names(folder)
+
+    def has_folder(self, folder: str) -> bool:
+        return self.inner.has_folder(folder)
+
+    def put_exclusively(self, path: str, data: str | bytes) -> bool:
+        return self.inner.put_exclusively(self.allowed.check(path), data)
+
+    def put(self, path: str, data: str | bytes) -> None:
+        self.inner.put(self.allowed.check(path), data)
+
+    def delete(self, path: str) -> int:
+        return self.inner.delete(self.allowed.check(path))
+
+    def made_at(self, path: str) -> int | None:
+        return self.inner.made_at(path)
+
+    def modified_at_ms(self, path: str) -> int | None:
+        return self.inner.modified_at_ms(path)
+
+    def stamp(self, path: str) -> str | None:
+        return self.inner.stamp(path)
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        return self.inner.walk(folder)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self.inner.open_input(self.allowed.check(path))
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        return self.inner.open_output(self.allowed.check(path))
+
+
+def has_dots(path: str) -> bool:
+    """Does it lead upwards, spelled in any way?"""
+    return "." in unquote(path) and any(s in _DOTS for text in (path, unquote(path)) for s in text.split("/"))
+
+
+def split_place(text: str) -> tuple[str, str, str] | None:
+    """Scheme, host or bucket, path, with one spelling of each scheme; None for what has no root."""
+    if text.startswith("/"):
+        return "", "", text
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    if not parts.scheme:
+        return None
+    name = text[len(parts.scheme) + 1 :].removeprefix(f"//{parts.netloc}")
+    return ("s3" if parts.scheme in _S3 else parts.scheme), parts.netloc, name
+
+
+def _local(text: str) -> str:
+    """The path of a place on this machine without a slash at its end; "" for another."""
+    scheme, host, name = split_place(text) or ("", "", "")
+    return (name.rstrip("/") or "/") if name and not host and scheme in ("", "file") else ""
+
+
+def _lies_below(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where files of an Iceberg table may lie, and its storage, which opens and deletes nothing elsewhere.
+
+The catalog is believed, which names the table's metadata file; what that file says of the table's location is not,
+unless it is the folder above it, or where the catalog puts a table of this name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from lakeward.lake.allowedpaths import OFFSETS_OF_FLUSS, AllowedPaths, has_dots, parse_locations
+from lakeward.lake.iceberg.datafile.location import canonical
+
+
+class OwnFileIO(FileIO):
+    """Raises `LakePathRefused`."""
+
+    def __init__(self, inner: FileIO, allowed: AllowedPaths) -> None:
+        super().__init__(inner.properties)
+        self.inner, self.allowed = inner, allowed
+
+    def new_input(self, location: str) -> InputFile:
+        return self.inner.new_input(self.allowed.check(location))
+
+    def new_output(self, location: str) -> OutputFile:
+        return self.inner.new_output(self.allowed.check(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self.inner.delete(self.allowed.check(location if isinstance(location, str) else location.location))
+
+
+def check_path(io: FileIO, path: str) -> str:
+    """Before a cache is asked for it. Raises `LakePathRefused`."""
+    return io.allowed.check(path) if isinstance(io, OwnFileIO) else path
+
+
+def offsets_storage(io: FileIO, path: str) -> FileIO:
+    """For a file of offsets, which Fluss keeps outside of the lake."""
+    is_of_fluss = OFFSETS_OF_FLUSS.fullmatch(path) is not None and not has_dots(path)
+    return io.inner if is_of_fluss and isinstance(io, OwnFileIO) else io
+
+
+def allowed_paths(table: Table, catalog: Catalog, options: Mapping[str, str]) -> AllowedPaths:
+    """Raises `LakePathRefused` where the table says that it lies elsewhere."""
+    location = table.metadata.location.rstrip("/")
+    own = pointed_paths(table.name(), table.metadata_location, options)
+    if own.allows(location):
+        return own
+    default = default_location(catalog, table.name())
+    if default is None or canonical(location) != canonical(default):
+        own.check(location)
+    return replace(own, location=location, more=(table.metadata_location.rpartition("/")[0], *own.more))
+
+
+def pointed_paths(name: tuple[str, ...], metadata_location: str, options: Mapping[str, str]) -> AllowedPaths:
+    """What the place of a metadata file allows that the catalog names."""
+    root = metadata_location.rpartition("/")[0].removesuffix("/metadata")
+    return AllowedPaths(".".join(name), root, str(options.get("warehouse", "")), parse_locations(options))
+
+
+def default_location(catalog: Catalog, name: tuple[str, ...]) -> str | None:
+    """Where a catalog puts a table; None where that is not known."""
+    location = catalog.load_namespace_properties(name[:-1]).get("location")
+    warehouse = str(catalog.properties.get("warehouse", "")).rstrip("/")
+    root = str(location).rstrip("/") if location else warehouse and f"{warehouse}/{'.'.join(name[:-1])}"
+    return f"{root}/{name[-1]}" if root else None
+
+
+def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+    """After a commit, as PyIceberg does: metadata files that the log named before and names no more. What cannot be
+    deleted, or lies elsewhere, stays."""
+    if metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+        return
+    retained = {entry.metadata_file for entry in metadata.metadata_log}
+    for entry in base.metadata_log:
+        is_allowed = not isinstance(io, OwnFileIO) or io.allowed.allows(entry.metadata_file)
+        if entry.metadata_file not in retained and is_allowed:
+            with suppress(OSError):
+                io.delete(entry.metadata_file)
