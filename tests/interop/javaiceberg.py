@@ -92,7 +92,7 @@ def _make(folder: Path, artifacts: Sequence[str]) -> tuple[Path, list[Path]]:
 
 
 @contextmanager
-def start_java(catalog: str) -> Iterator[JavaIceberg]:
+def start_java(catalog: str, warehouse: str = "default") -> Iterator[JavaIceberg]:
     """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that
     catalog.
     """
@@ -101,6 +101,7 @@ def start_java(catalog: str) -> Iterator[JavaIceberg]:
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "rest",
         "spark.sql.catalog.lake.uri": catalog,
+        "spark.sql.catalog.lake.warehouse": warehouse,
         "spark.sql.catalog.lake.cache-enabled": "false",
         "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.own.type": "hadoop",  # its warehouse is SET before its first use
