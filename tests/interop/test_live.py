@@ -18,6 +18,7 @@ from lakeward.lake.iceberg.commit.newsnapshot import LIVE_IDS
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.server.live.table import COMPLETE_KEY, LiveLimits
+from lakeward.server.show.metrics import live_metrics
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.engines import duckdb_connection
 from tests.oracle.liveworld import LiveWorld, live_world
@@ -272,3 +273,13 @@ def test_a_cut_is_a_warehouse_too(world: LiveWorld) -> None:
     gone = httpx.get(f"{world.url}/v1/cut:tuesday/namespaces/db/tables/a")
     assert gone.status_code == 404
     assert httpx.post(f"{world.url}/v1/cut:monday/namespaces/db/tables/a", json={}).status_code == 403
+
+
+def test_figures_tell_of_loads_and_of_the_tail(world: LiveWorld, clock: ManualClock) -> None:
+    world.lakeward.append("db.b", rows(1, 2, 3))
+    assert count(world, "b") == 3
+    clock.advance(0.5)
+    figures = world.live.figures()[TablePath.parse("db.b")]
+    assert figures == {"liveLoads": 1, "liveTailRows": 3, "liveTailFiles": 1, "liveMomentAge": 500}
+    (loads, *_) = live_metrics(world.live)
+    assert [(s.name, s.value) for s in loads.samples] == [("lakeward_live_loads_total", 1)]

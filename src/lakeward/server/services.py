@@ -48,6 +48,8 @@ class PageServices:
     max_body_bytes: int = 16 * 1024 * 1024
     history: History = field(default_factory=History)
     feed: TableFeed = field(default_factory=TableFeed)
+    live: LiveWarehouse | None = None
+    """Where the server keeps an Iceberg catalog."""
 
     @property
     def source(self) -> PageSource:
@@ -64,9 +66,6 @@ class Services(PageServices):
     info: Callable[[], ServerInfo]
     lakes: ServerLakes | None = None
     """None: a server without any lake of its own."""
-
-    live: LiveWarehouse | None = None
-    """Where the server keeps an Iceberg catalog."""
 
     bound_jobs: bool = False
     max_tables: int = 10_000

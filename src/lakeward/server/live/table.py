@@ -87,7 +87,7 @@ class LiveTable:
         self._snapshots: list[tuple[RoundId, Snapshot]] = []
         self._answer: LiveMetadata | None = None
         self._answered: tuple[object, ...] = ()
-        self._asked_at_ms = 0
+        self._asked_at_ms = self._loads = 0
 
     def answer(
         self, target: LiveTarget, moment: Moment, bounds: Callable[[], Mapping[Bucket, LogBounds]], hold: Hold
@@ -95,6 +95,7 @@ class LiveTable:
         """The table at this moment, or at a later one that was answered meanwhile. Raises what the lake raises;
         `LogTooShort`, `TableBusy`."""
         with self._lock:
+            self._loads += 1
             if self._answer is not None and moment.at_ms < self._asked_at_ms:
                 return self._answer
             ends = moment.ends[self._table_id].ends
@@ -106,6 +107,16 @@ class LiveTable:
                 self._answer, self._answered = self._make(target, ground, tail), state
             self._asked_at_ms = moment.at_ms
             return self._answer
+
+    def figures(self, now_ms: int) -> dict[str, float]:
+        """For metrics and pages. Does not wait for an answer that is being made."""
+        chunks = [chunk for chunks in self._chunks.values() for chunk in chunks]
+        return {
+            "liveLoads": self._loads,
+            "liveTailRows": sum(chunk.rows for chunk in chunks),
+            "liveTailFiles": sum(chunk.result is not None for chunk in chunks),
+            "liveMomentAge": max(0, now_ms - self._asked_at_ms),
+        }
 
     # ---- where the tail ends ----
     def _tail(self, table: TableInfo, base: LakeBase, moment: Moment, bounds: Mapping[Bucket, LogBounds]) -> LiveTail:

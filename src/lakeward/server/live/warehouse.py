@@ -139,6 +139,13 @@ class LiveWarehouse:
         with suppress(LakewardError):  # a side that is paused gets none
             self._coordinator.ask_now(table.path)
 
+    def figures(self) -> dict[TablePath, dict[str, float]]:
+        """Of every table that was loaded since the start."""
+        with self._lock:
+            tables = dict(self._tables)
+        records, now_ms = self._coordinator.board.tables, self._clock.now_ms()
+        return {records[i].info.path: t.figures(now_ms) for i, t in tables.items() if i in records}
+
     # ---- upkeep ----
     def sweep(self) -> None:
         """Deletes files that no answer has named for `live.keep`, and forgets tables that were dropped."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -15,6 +16,9 @@ from lakeward.model.ids import TableId
 from lakeward.model.side import SideId, WorkKind
 from lakeward.model.table import TablePath
 from lakeward.server.services import PageServices
+
+if TYPE_CHECKING:
+    from lakeward.server.live.warehouse import LiveWarehouse
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,12 @@ HOT_FIGURES = (
     (Figure("remoteLogBytes", "Bytes of log in the remote tier."), "remote_bytes"),
     (Figure("stoppedBuckets", "Buckets that take no writes."), "stopped_buckets"),
 )
+LIVE_FIGURES = (
+    Figure("liveLoads", "Loads of the table from warehouse `live` since the server started.", counter=True),
+    Figure("liveTailRows", "Rows of the hot tail that the newest answer of `live` names, in files of the tail."),
+    Figure("liveTailFiles", "Files of the hot tail that the newest answer of `live` names."),
+    Figure("liveMomentAge", "Milliseconds since the moment that the newest answer of `live` shows."),
+)
 THREAD_WELL = Figure("backgroundThreadWell", "1 while a thread of the background does its turns.")
 JOB_LIVE = Figure("jobLive", "1 while the job beats within its lease.")
 
@@ -132,6 +142,7 @@ class ServerCollector(Collector):
         yield from side_metrics(paths, source.side_figures())
         yield from work_metrics(paths, source.work_figures())
         yield from hot_metrics(source.sizes())
+        yield from live_metrics(self._services.live)
         yield THREAD_WELL.family(("thread",), [((b.name,), float(b.is_well)) for b in self._services.background()])
         yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 
@@ -171,3 +182,9 @@ def hot_metrics(sizes: Iterable[TableSizes]) -> Iterator[Metric]:
     for figure, field in HOT_FIGURES:
         rows = [((s.path.database, s.path.table), float(getattr(s, field))) for s in listed]
         yield figure.family(("database", "table"), rows)
+
+
+def live_metrics(live: LiveWarehouse | None) -> Iterator[Metric]:
+    """Of tables that were loaded since the server started."""
+    known = [] if live is None else [((p.database, p.table), figures) for p, figures in live.figures().items()]
+    yield from _families(LIVE_FIGURES, ("database", "table"), known)
