@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live warehouse: a load by what is new, a write until DuckDB shows it, an aggregate beside the lake alone, and
-many clients. `LAKEWARD_BENCH_SCALE=0.01 python -m bench.live` runs a small version; `python -m bench.live load` some cases.
+many clients.
+
+`LAKEWARD_BENCH_SCALE=0.01 python -m bench.live` runs a small version; `python -m bench.live load` some cases.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class Bench:
     def server_cpu_s(self) -> float:
         assert self.server.process is not None
         root = psutil.Process(self.server.process.child.pid)
-        return sum(p.cpu_times().user + p.cpu_times().system for p in [root, *root.children(recursive=True)])
+        processes = [root, *root.children(recursive=True)]
+        return float(sum(p.cpu_times().user + p.cpu_times().system for p in processes))
 
 
 def rows(start: int, count: int, seed: int = 0) -> pa.Table:
