@@ -38,8 +38,8 @@ def main() -> None:
 
 def run(tables: Sequence[SimTable], slots: int, policy: Policy, until_ms: float, seed: int = 0) -> SimResult:
     """With the margins that the coordinator has by default."""
-    margins = {"margin_share": _OPTIONS.margin_share, "margin_ms": 1_000 * _OPTIONS.margin_s}
-    return simulate(tables, slots, policy, until_ms=until_ms, seed=seed, **margins)
+    share, margin_ms = _OPTIONS.margin_share, 1_000 * _OPTIONS.margin_s
+    return simulate(tables, slots, policy, until_ms=until_ms, seed=seed, margin_share=share, margin_ms=margin_ms)
 
 
 def measure_three(report: Report) -> None:

@@ -29,7 +29,7 @@ def complete_table(incomplete: str) -> list[str]:
     from lakeward.protocol import routes
 
     try:
-        with closing(open_server(None)) as door:
+        with closing(open_server(None, waits=False)) as door:
             listed = door.ask("GET", routes.TABLES, timeout_s=2.0)["tables"]
     except (LakewardError, OSError):
         return []

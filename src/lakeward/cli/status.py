@@ -82,7 +82,7 @@ def jobs(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = Non
     rows = [
         (
             j["name"],
-            "live" if j["live"] else "silent",
+            j.get("state") or ("live" if j["live"] else "silent"),
             j["pool"],
             j["slots"],
             ", ".join(j["working_on"]) or "-",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +12,19 @@ from lakeward.config import Config, options, resolve
 
 READY = "server.ready"
 """The file in the folder of `lakeward up` that says where its server listens."""
+
+
+STARTING = "server.starting"
+"""The file that stands there while `lakeward up` starts its server, with the process that does."""
+
+
+def is_starting(data: Path) -> bool:
+    """Nothing is sent to the process: a signal of number 0 only asks whether there is one."""
+    try:
+        os.kill(int((data / STARTING).read_text()), 0)
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def resolve_server(server: str | None = None) -> Config:

@@ -20,6 +20,7 @@ from lakeward.coordinator.lake.retention import BoardRetention
 from lakeward.coordinator.operations import Asked, Operations
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.schedule.admission import Forecast
+from lakeward.coordinator.schedule.budget import Budget
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.show.explain import explain
 from lakeward.coordinator.show.readplan import ReadPlans
@@ -227,8 +228,8 @@ class Coordinator(CoordinatorClient):
     def status(self) -> CoordinatorStatus:
         return self.views.status()
 
-    def admission(self, query: AdmissionQuery) -> AdmissionAnswer:
-        return self.forecast.answer(query)
+    def admission(self, query: AdmissionQuery, budget: Budget | None = None) -> AdmissionAnswer:
+        return self.forecast.answer(query, budget)
 
     def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus:
         return self.views.table(path, side)

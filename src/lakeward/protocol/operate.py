@@ -183,6 +183,10 @@ class AdmissionAnswer:
     rows: tuple[AdmissionRow, ...]
     words: str
     slots_needed: int | None = None
+    complete: bool = True
+    """False: the time for the question was over. Tables that are late are late; others may be, too."""
+
+    simulated_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,6 +112,9 @@ class JobStatus:
     beats_missed: int = 0
     """Heartbeats since the last one that should have come; its lease ends much later."""
 
+    state: str = ""
+    """For people: live, late, silent, left, or never seen."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RoundStatus:

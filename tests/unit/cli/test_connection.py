@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 import lakeward
 from lakeward.cli.connection import open_server
-from lakeward.client.near import READY, server_of
+from lakeward.client.near import READY, STARTING, is_starting, server_of
 
 
 @pytest.fixture
@@ -59,3 +61,21 @@ def test_a_server_that_was_killed_is_not_found(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         (here / READY).write_text(f"http://127.0.0.1:{gone.getsockname()[1]}")
     assert server_of(here) is None
+
+
+def test_a_command_waits_for_an_up_that_is_starting(
+    here: Path, listening: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / STARTING).write_text(str(os.getpid()))
+    started = threading.Timer(0.3, (here / READY).write_text, [f"http://127.0.0.1:{listening}"])
+    started.start()
+    assert open_server(None).url == f"http://127.0.0.1:{listening}"
+    started.join()
+    assert "is starting; waiting for it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["", "nobody", str(2**22 + 1)])
+def test_a_start_that_was_killed_is_not_waited_for(here: Path, words: str) -> None:
+    (here / STARTING).write_text(words)
+    assert not is_starting(here)
+    assert open_server(None).url == "http://127.0.0.1:9050"

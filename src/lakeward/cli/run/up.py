@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ import typer
 from lakeward.cli.output import note
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.watchdog import PATIENCE_S, Watchdog, answers
-from lakeward.client.near import READY, server_of
+from lakeward.client.near import READY, STARTING, server_of
 from lakeward.config import options, resolve
 from lakeward.errors import DataFolderLocked
 from lakeward.model.clock import SystemClock
@@ -159,8 +160,13 @@ class Supervisor:
             raise DataFolderLocked(folder=str(self.data), holder=f"the server at {running}")
         self.data.mkdir(parents=True, exist_ok=True)
         self.ready.unlink(missing_ok=True)
-        self._launch(self.server)
-        wait_for_file(self.ready, self.server)
+        starting = self.data / STARTING
+        starting.write_text(str(os.getpid()))
+        try:
+            self._launch(self.server)
+            wait_for_file(self.ready, self.server)
+        finally:
+            starting.unlink(missing_ok=True)
         self._launch(self.job)
         return self.url
 

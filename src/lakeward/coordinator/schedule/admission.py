@@ -4,8 +4,9 @@ the simulator, which runs the very planner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from lakeward.coordinator.schedule.budget import LIMIT_S, Budget
 from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.schedule.simulator import SimResult, SimTable, lakeward, simulate
@@ -15,15 +16,15 @@ from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, Admission
 
 MOST_SLOTS = 64
 ROUNDS_BUDGET = 3_000
-"""Rounds simulated per question: a few seconds at most."""
+"""Rounds simulated per question."""
 
 
 class Forecast:
     def __init__(self, board: Board, schedule: Schedule) -> None:
         self._board, self._schedule = board, schedule
 
-    def answer(self, query: AdmissionQuery) -> AdmissionAnswer:
-        """Raises `InvalidRequest` for numbers that make no sense."""
+    def answer(self, query: AdmissionQuery, budget: Budget | None = None) -> AdmissionAnswer:
+        """Raises `InvalidRequest` for numbers that make no sense. A spent budget makes the answer a partial one."""
         tables = self._tables(query)
         with self._board.lock:
             live = sum(j.slots for j in self._schedule.live_jobs(query.pool))
@@ -31,7 +32,11 @@ class Forecast:
         if not 1 <= slots <= 10_000:
             raise InvalidRequest(what="slots", reason=f"{slots} is not between 1 and 10,000")
         return forecast(
-            tables, slots, margin_share=self._board.options.margin_share, margin_ms=1_000 * self._board.options.margin_s
+            tables,
+            slots,
+            margin_share=self._board.options.margin_share,
+            margin_ms=1_000 * self._board.options.margin_s,
+            budget=budget or Budget(LIMIT_S),
         )
 
     def _tables(self, query: AdmissionQuery) -> list[SimTable]:
@@ -56,21 +61,29 @@ class Forecast:
         return tables
 
 
-def forecast(tables: Sequence[SimTable], slots: int, *, margin_share: float, margin_ms: float) -> AdmissionAnswer:
-    result = _run(tables, slots, margin_share, margin_ms)
+def forecast(
+    tables: Sequence[SimTable], slots: int, *, margin_share: float, margin_ms: float, budget: Budget
+) -> AdmissionAnswer:
+    def run(slots: int) -> SimResult:
+        return _run(tables, slots, margin_share, margin_ms, budget)
+
+    result = run(slots)
     broken = [t for t in tables if t.best_ratio > 1 or t.name in result.missed]
-    needed = None if not result.missed else _slots_needed(tables, slots, margin_share, margin_ms)
+    needed = None if not result.missed else _slots_needed(run, slots, len(tables))
+    is_complete = not budget.is_spent
     return AdmissionAnswer(
         feasible=not broken,
         slots=slots,
         utilisation=sum(_share(t) for t in tables) / slots,
         rows=tuple(_row(r.table, r.worst_lag_ms, r.misses) for r in result.runs),
-        words=_words(tables, slots, result, needed),
-        slots_needed=slots if not result.missed else needed,
+        words=_words(tables, slots, result, needed, is_complete=is_complete),
+        slots_needed=needed if result.missed else slots if is_complete else None,
+        complete=is_complete,
+        simulated_ms=int(result.elapsed_ms),
     )
 
 
-def _run(tables: Sequence[SimTable], slots: int, margin_share: float, margin_ms: float) -> SimResult:
+def _run(tables: Sequence[SimTable], slots: int, margin_share: float, margin_ms: float, budget: Budget) -> SimResult:
     """Long enough for every table to have three rounds, as far as the budget goes."""
     if not tables:
         return SimResult(runs=(), rounds=0, elapsed_ms=0, slots=slots)
@@ -84,21 +97,27 @@ def _run(tables: Sequence[SimTable], slots: int, margin_share: float, margin_ms:
         until_ms=min(longest, ROUNDS_BUDGET / rate),
         margin_share=margin_share,
         margin_ms=margin_ms,
+        budget=budget,
     )
 
 
-def _slots_needed(tables: Sequence[SimTable], above: int, margin_share: float, margin_ms: float) -> int | None:
-    """The smallest number of slots without a miss, found by halving; None beyond the limit."""
-    low, high = above, min(MOST_SLOTS, max(above + 1, len(tables)))
-    if high <= low or _run(tables, high, margin_share, margin_ms).missed:
+def _slots_needed(run: Callable[[int], SimResult], above: int, tables: int) -> int | None:
+    """The smallest number of slots without a miss, found by halving; None beyond the limit. Where the time is over, the
+    smallest that was tried whole and had none."""
+    low, high = above, min(MOST_SLOTS, max(above + 1, tables))
+    if high <= low or _fails(run(high)):
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        if _run(tables, middle, margin_share, margin_ms).missed:
+        if _fails(run(middle)):
             low = middle
         else:
             high = middle
     return high
+
+
+def _fails(result: SimResult) -> bool:
+    return bool(result.missed) or result.is_partial
 
 
 def _share(table: SimTable) -> float:
@@ -116,7 +135,7 @@ def _row(table: SimTable, worst_ms: float, misses: int) -> AdmissionRow:
     )
 
 
-def _words(tables: Sequence[SimTable], slots: int, result: SimResult, needed: int | None) -> str:
+def _words(tables: Sequence[SimTable], slots: int, result: SimResult, needed: int | None, *, is_complete: bool) -> str:
     alone = [t.name for t in tables if t.best_ratio > 1]
     text = (
         "every table keeps its freshness"
@@ -124,8 +143,14 @@ def _words(tables: Sequence[SimTable], slots: int, result: SimResult, needed: in
         else f"{', '.join(sorted(result.missed)[:10])} would be late"
     )
     text = f"with {slots} slots {text}"
-    if result.missed:
-        text += f"; {needed} slots would do" if needed is not None else "; more slots do not help enough"
+    if result.is_partial and not result.missed:
+        text = f"with {slots} slots no table was late in the part that was simulated"
+    if needed is not None:
+        text += f"; {needed} slots would do"
+    elif result.missed and is_complete:
+        text += "; more slots do not help enough"
+    if not is_complete:
+        text += f"; a partial answer: the time for it was over after {result.elapsed_ms / 1000:,.0f} simulated seconds"
     if alone:
         text += (
             f"; rounds of {', '.join(sorted(alone)[:10])} take more than half their freshness, which no number of "

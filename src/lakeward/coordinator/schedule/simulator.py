@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from lakeward.coordinator.schedule.backoff import backoff_ms
+from lakeward.coordinator.schedule.budget import Budget
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
 from lakeward.coordinator.schedule.planner import plan_due, plan_starts, spares_slot
 
@@ -88,6 +89,8 @@ class SimResult:
     slots: int = 1
     busy_ms: float = 0.0
     compactions: int = 0
+    is_partial: bool = False
+    """It ended before its time: what is missed is missed, what is not may be later."""
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -106,7 +109,7 @@ Policy = Callable[["Simulation"], list[TableRun]]
 @dataclass(kw_only=True)
 class Simulation:
     """`policy` says which tables start now; the loop wakes at every end of a round, arrival and moment the policy asked
-    for. `compaction_ms`: what a compaction takes; None: there are none.
+    for. `compaction_ms`: what a compaction takes; None: there are none. `budget`: ends it early.
     """
 
     tables: Sequence[SimTable]
@@ -117,12 +120,14 @@ class Simulation:
     margin_share: float = 0.0
     margin_ms: float = 0.0
     compaction_ms: float | None = None
+    budget: Budget | None = None
     compactions: int = 0
     now_ms: float = 0.0
     wake_ms: float = math.inf
     runs: list[TableRun] = field(default_factory=list)
     queue: list[TableRun] = field(default_factory=list)
     by_name: dict[str, TableRun] = field(default_factory=dict)
+    _was_cut: bool = False
 
     def run(self) -> SimResult:
         rng = random.Random(self.seed)  # noqa: S311 (durations of a simulation)
@@ -131,13 +136,17 @@ class Simulation:
         arrivals = sorted((t.table.first_ms, i) for i, t in enumerate(self.runs))
         ends: list[tuple[float, int]] = []
         rounds, busy = 0, 0.0
-        while True:
+        while not self.is_cut:
             self._admit(arrivals)
             self._end(ends, arrivals)
             self._admit(arrivals)
             self._end_compactions()
             self.wake_ms = math.inf
-            while (free := self.slots - len(ends) - len(self.compacting)) > 0 and (picked := self.policy(self)[:free]):
+            while (
+                (free := self.slots - len(ends) - len(self.compacting)) > 0
+                and not self.is_cut
+                and (picked := self.policy(self)[:free])
+            ):
                 # Each start changes what is due: the policy is asked again until it starts nothing.
                 self.wake_ms = math.inf
                 for run in picked:
@@ -159,11 +168,18 @@ class Simulation:
         return SimResult(
             runs=self.runs,
             rounds=rounds,
-            elapsed_ms=self.until_ms,
+            elapsed_ms=self.now_ms if self.is_cut else self.until_ms,
+            is_partial=self.is_cut,
             slots=self.slots,
             busy_ms=busy,
             compactions=self.compactions,
         )
+
+    @property
+    def is_cut(self) -> bool:
+        """The budget was spent before the end; once it is, it stays so."""
+        self._was_cut = self._was_cut or (self.budget is not None and self.budget.is_spent)
+        return self._was_cut
 
     # ---- compactions ----
     @property
@@ -352,6 +368,7 @@ def simulate(
     margin_share: float = 0.0,
     margin_ms: float = 0.0,
     compaction_ms: float | None = None,
+    budget: Budget | None = None,
 ) -> SimResult:
     return Simulation(
         tables=tables,
@@ -362,4 +379,5 @@ def simulate(
         margin_share=margin_share,
         margin_ms=margin_ms,
         compaction_ms=compaction_ms,
+        budget=budget,
     ).run()

@@ -31,6 +31,9 @@ T = TypeVar("T")
 SHOWN_AT_ONCE = 100
 """Tables looked at while the lock is held once."""
 
+LATE_BEATS, SILENT_BEATS = 3, 10
+"""Heartbeats missed until people are told."""
+
 MOST_ROUNDS = 10_000
 """Looked through for those of one lake: as many as may be asked for."""
 
@@ -143,7 +146,14 @@ class StatusDesk:
             missing = [n for n in self._board.options.jobs_expected if JobName(n) not in self._board.jobs]
         absent = [
             JobStatus(
-                name=JobName(n), instance=InstanceId(""), pool="", slots=0, live=False, last_beat_at_ms=0, expected=True
+                name=JobName(n),
+                instance=InstanceId(""),
+                pool="",
+                slots=0,
+                live=False,
+                last_beat_at_ms=0,
+                expected=True,
+                state="never seen",
             )
             for n in missing
         ]
@@ -152,12 +162,14 @@ class StatusDesk:
     def _job(self, job: JobRecord, leased: Sequence[tuple[LakeSide, Work, Lease]]) -> JobStatus:
         held = [(side, lease) for side, _, lease in leased if lease.job == job.name]
         silent_s = 0.0 if job.left else self._board.clock.monotonic() - job.seen
+        is_live = job.is_live(self._board.clock.monotonic(), self._board.options.lease_s)
+        beats_missed = int(silent_s / self._board.options.beat_s)
         return JobStatus(
             name=job.name,
             instance=job.instance,
             pool=job.pool,
             slots=job.slots,
-            live=job.is_live(self._board.clock.monotonic(), self._board.options.lease_s),
+            live=is_live,
             last_beat_at_ms=job.last_beat_at_ms,
             host=job.host,
             version=job.version,
@@ -166,8 +178,9 @@ class StatusDesk:
             kinds=job.kinds,
             memory_bytes=job.memory_bytes,
             clock_apart_ms=job.clock_apart_ms,
-            beats_missed=int(silent_s / self._board.options.beat_s),
+            beats_missed=beats_missed,
             expected=job.name in self._board.options.jobs_expected,
+            state=_job_state(job, beats_missed, is_live=is_live),
         )
 
     def missing_jobs(self) -> list[str]:
@@ -310,6 +323,14 @@ class StatusDesk:
             lambda s: [((s.id, w.kind), _totals(w.totals)) for w in s.works.values()], lambda s: s.options.enabled
         )
         return {key: figures for rows in shown for key, figures in rows}
+
+
+def _job_state(job: JobRecord, beats_missed: int, *, is_live: bool) -> str:
+    if job.left:
+        return "left"
+    if not is_live or beats_missed >= SILENT_BEATS:
+        return "silent"
+    return "late" if beats_missed >= LATE_BEATS else "live"
 
 
 def _blocked(side: LakeSide) -> str:

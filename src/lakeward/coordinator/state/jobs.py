@@ -13,6 +13,9 @@ from lakeward.model.leftout import LeftOut
 from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatRequest
 
+BEATS_COMPARED, LEAST_BEATS_COMPARED = 12, 3
+"""A minute of beats, and those that say something."""
+
 PAST_KEPT = 32
 """Instances of one name that are still answered with `superseded`; older zombies would be taken for new ones."""
 
@@ -37,6 +40,7 @@ class JobRecord:
     clock_apart_ms: int | None = None
     formats: tuple[str, ...] = ()
     reads_together: bool = False
+    _apart_ms: list[int] = field(default_factory=list)
     """These as of its last beat, not stored."""
 
     def is_live(self, now: float, lease_s: float) -> bool:
@@ -65,9 +69,16 @@ class JobRecord:
         self.version, self.metrics_url, self.left = request.version, request.metrics_url, request.leaving
         self.kinds, self.formats, self.memory_bytes = request.kinds, request.formats, request.memory_bytes
         self.reads_together = request.reads_together
-        self.clock_apart_ms = None if request.now_ms is None else request.now_ms - now_ms
+        self._take_clock(None if request.now_ms is None else request.now_ms - now_ms)
         self.seen, self.last_beat_at_ms = now, now_ms
         return before != self.durable()
+
+    def _take_clock(self, apart_ms: int | None) -> None:
+        """A beat that is long on its way, as on a busy machine, looks like a clock that is behind; none looks like one
+        ahead. So the beat that was quickest of the last ones says it."""
+        self._apart_ms = [] if apart_ms is None else [*self._apart_ms[-(BEATS_COMPARED - 1) :], apart_ms]
+        is_known = len(self._apart_ms) >= LEAST_BEATS_COMPARED
+        self.clock_apart_ms = max(self._apart_ms) if is_known else None
 
     def durable(self) -> dict[str, Any]:
         return {

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
+from functools import partial
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.operations import POLL_S
+from lakeward.coordinator.schedule.budget import LIMIT_S, Budget
 from lakeward.errors import QuotaExceeded
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -33,6 +36,11 @@ from lakeward.server.side import Side
 
 MOST_ADMITTED = 2_000
 """Each is simulated: ten times as many took 40 s."""
+
+T = TypeVar("T")
+
+LOOK_S = 0.5
+"""Between two looks whether the caller of a what-if still waits."""
 
 MOST_ASKING = 2
 """Simulations of one token at once: each takes seconds of a core where tables do not fit."""
@@ -72,9 +80,21 @@ def _add_questions(router: APIRouter, services: Services) -> None:
             raise QuotaExceeded(token_name=token, what=what, used=asking[token], limit=MOST_ASKING)
         asking[token] += 1
         try:
-            return answer(await run_in_threadpool(coordinator.admission, message))
+            return answer(await _while_asked(request, Budget(LIMIT_S), partial(coordinator.admission, message)))
         finally:
             asking[token] -= 1
+
+
+async def _while_asked(request: Request, budget: Budget, work: Callable[[Budget], T]) -> T:
+    """In a thread; a caller that hangs up cancels it."""
+    task = asyncio.ensure_future(run_in_threadpool(work, budget))
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+            if await request.is_disconnected():
+                budget.cancel()
+    finally:
+        budget.cancel()
+    return await task
 
 
 def _add_operations(router: APIRouter, services: Services) -> None:

@@ -9,7 +9,7 @@ const progress = (job) => job.working_on.map((path) => {
   const share = p.splits_total ? p.splits_done / p.splits_total * 100 : 0;
   return `<div><a href="#/table/${encodeURIComponent(path)}">${text(path)}</a> <span class="soft">${text(p.phase ?? "")} ${p.splits_total ? `${p.splits_done}/${p.splits_total} splits, ${count(p.rows)} rows` : ""}</span>
     <div class="meter"><span style="width:${share}%"></span></div></div>`;
-}).join("") || `<span class="soft">${job.live ? "waiting for work" : "nobody knows"}</span>`;
+}).join("") || `<span class="soft">${job.live ? "waiting for work" : "no heartbeat"}</span>`;
 
 export function jobsPage() {
   let root = null;
@@ -32,7 +32,7 @@ export function jobsPage() {
       if (Date.now() - askedAt > ERRORS_EVERY_MS) { askedAt = Date.now(); loadErrors().catch(() => {}); }
       const rows = overview.jobs.map((j) => `<tr class="${j.live ? "" : "sick"}">
         <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>
-        <td><span class="state ${j.live && j.beats_missed < 10 ? "" : "failed"}">${!j.live || j.beats_missed >= 10 ? "silent" : j.beats_missed >= 3 ? "late" : "live"}</span></td>
+        <td><span class="state ${j.state === "silent" || j.state === "never seen" ? "failed" : ""}">${text(j.state)}</span></td>
         <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots}</td><td class="num" data-label="Memory">${bytes(j.memory_bytes)}</td><td class="wide now">${progress(j)}</td>
         <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>${lastError(j)}`).join("");
       const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th class="num">Memory</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`

@@ -155,6 +155,25 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "3 rounds failed in a row",
         "lakeward table restore-lake a.b",
     ),
+    "paused": (
+        table(state=TableState.PAUSED, waiting_rows=7),
+        "blocked",
+        Level.SOON,
+        "paused, 7 rows wait",
+        "lakeward resume shop.orders",
+    ),
+    "a forecast that was cut short": (
+        replace(
+            HEALTHY,
+            admission=AdmissionAnswer(
+                feasible=True, slots=1, utilisation=1.0, rows=(), words="", complete=False, simulated_ms=57_000
+            ),
+        ),
+        "freshness",
+        Level.SOON,
+        "covers 57 s only",
+        "lakeward status",
+    ),
     "blocked by what has a command": (
         table(state=TableState.PAUSED, waiting_rows=7, blocked="ahead; `lakeward table resync shop.orders` ends that"),
         "blocked",

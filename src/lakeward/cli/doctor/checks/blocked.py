@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
+from lakeward.model.state import TableState
 
 _COMMAND = re.compile(r"`(lakeward [^`]+)`")
 
@@ -24,4 +25,13 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 figure=f"{table.state}, {table.waiting_rows:,} rows wait",
                 why=f"{table.blocked}.",
                 mend=command[1] if command else "what the reason says; then start the server again",
+            )
+        elif table.state is TableState.PAUSED:
+            yield Diagnosis(
+                check="blocked",
+                level=Level.SOON,
+                about=str(table.path),
+                figure=f"paused, {table.waiting_rows:,} rows wait",
+                why=f"{table.reason or 'Somebody paused it'}: nothing new reaches the lake until it is resumed.",
+                mend=f"lakeward resume {table.path}",
             )

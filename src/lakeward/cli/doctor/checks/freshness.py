@@ -10,6 +10,7 @@ from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 from lakeward.cli.output import counted, duration
 from lakeward.model.state import TableState
+from lakeward.protocol.operate import AdmissionAnswer
 
 
 def check(facts: Facts) -> Iterator[Diagnosis]:
@@ -43,7 +44,20 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 why="A row that just misses a round waits for the next one: two rounds must fit into the freshness.",
                 mend=f"lakeward table alter {path} --set 'table.datalake.freshness={_seconds(3 * round_ms)} s'",
             )
-    admission = facts.admission
+    yield from _forecast(facts.admission)
+
+
+def _forecast(admission: AdmissionAnswer | None) -> Iterator[Diagnosis]:
+    if admission is not None and not admission.complete:
+        yield Diagnosis(
+            check="freshness",
+            level=Level.SOON,
+            about="server",
+            figure=f"the forecast of {counted(len(admission.rows), 'table')} covers "
+            f"{duration(admission.simulated_ms)} only",
+            why="The time for it was over: what it says to be late is late, and it says nothing of later rounds.",
+            mend="lakeward status shows the tables that are late now",
+        )
     if admission is not None and not admission.feasible:
         late = [r for r in admission.rows if r.feasible and r.misses]
         if late:
