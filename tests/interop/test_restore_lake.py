@@ -76,7 +76,7 @@ def test_it_comes_back_from_the_files_that_are_left(dropped: Dropped) -> None:
 def test_where_nothing_is_left_it_is_made_anew(dropped: Dropped, tmp_path: Path) -> None:
     (folder,) = {p.parent for p in tmp_path.rglob("*.metadata.json")}
     shutil.rmtree(folder)
-    with pytest.raises(InvalidRequest, match=r"no files of it are left .*`--anew`"):
+    with pytest.raises(InvalidRequest, match=r"no files of it are left .*restore-lake db.t --anew`"):
         dropped.federation.restore_lake(PATH)
     assert dropped.federation.restore_lake(PATH, anew=True).source is None
     dropped.check()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakeward table`: create, alter, drop, list, show, adopt, resync, reconcile-schema, restore-lake."""
+"""`lakeward table`: create, alter, drop, list, show, adopt, resync, reconcile-schema, restore-lake, rebuild-lake."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ Property = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(
-        help="Tables: create, alter, drop, list, show, adopt, resync, reconcile-schema, restore-lake.",
+        help="Tables: create, alter, drop, list, show, adopt, resync, reconcile-schema, restore-lake, rebuild-lake.",
         no_args_is_help=True,
     )
-    for command in (create, alter, drop, list_tables, show, adopt, resync, reconcile_schema, restore_lake):
+    repairs = (resync, reconcile_schema, restore_lake, rebuild_lake)
+    for command in (create, alter, drop, list_tables, show, adopt, *repairs):
         group.command(command.__name__.removesuffix("_tables").replace("_", "-"))(command)
     app.add_typer(group, name="table")
 
@@ -169,23 +170,32 @@ def alter(
 
 def drop(
     table: Table,
+    with_lake: Annotated[
+        bool, typer.Option("--with-lake", help="Remove the lake table too, or one that stayed after a drop.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Removes the hot side of a table. The lake table stays as it is.
+    """Removes the hot side of a table. The lake table stays as it is, unless --with-lake.
 
     Example: lakeward table drop shop.orders --yes"""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Drop {table}? Rows that are not in the lake yet are lost.", abort=True)
-    elif not yes:
-        raise InvalidRequest(what=f"drop of {table}", reason="rows not yet in the lake are lost; say --yes")
+    lost = "all of its rows are lost, with their history" if with_lake else "rows that are not in the lake yet are lost"
+    _confirm(f"drop of {table}", f"Drop {table}{' and its lake table' if with_lake else ''}? Then {lost}.", yes=yes)
     with open_client(server) as client:
-        client.drop_table(table)
+        client.drop_table(table, with_lake=with_lake)
     if as_json:
-        print_json({"dropped": table})
+        print_json({"dropped": table, **({"with_lake": True} if with_lake else {})})
     else:
-        print(f"dropped {table}; its lake table is untouched")
+        print(f"dropped {table}{' and its lake table' if with_lake else '; its lake table is untouched'}")
+
+
+def _confirm(what: str, question: str, *, yes: bool) -> None:
+    """Raises `InvalidRequest` where nobody can be asked."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)
+    elif not yes:
+        raise InvalidRequest(what=what, reason=f"{question} Pass --yes")
 
 
 def list_tables(server: Server = None, as_json: Json = False) -> None:
@@ -345,3 +355,26 @@ def _brief(status: dict[str, Any] | None) -> tuple[str, str, str]:
     if status is None:
         return ("no lake", "-", "-")
     return (status["state"], duration(status["freshness_ms"]), duration(status["lag_ms"]))
+
+
+def rebuild_lake(
+    table: Table,
+    discard_older: Annotated[
+        bool, typer.Option("--discard-older", help="Also where the lake alone has some rows: they are lost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    lake: Lake = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Removes the lake table and writes it again from the hot store, where others changed it and there is no way back.
+
+    Example: lakeward table rebuild-lake shop.orders --yes"""
+    question = f"Remove the lake table of {table}, with its history, and write it again from the hot store?"
+    _confirm(f"rebuild-lake of {table}", question, yes=yes)
+    with open_client(server) as client:
+        client.rebuild_lake(table, discard_older=discard_older, lake=lake)
+    if as_json:
+        print_json({"rebuilding": table})
+    else:
+        print(f"{table}: its lake table is new and empty; the next round writes what the hot store has")

@@ -20,8 +20,16 @@ from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, Tab
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
 from lakeward.protocol.cuts import CreateCut, CutStatus
-from lakeward.protocol.operate import LakeRestored, ReconcileSchema, RestoreLake, SchemaReconciled, TierNowAnswer
+from lakeward.protocol.operate import (
+    LakeRestored,
+    RebuildLake,
+    ReconcileSchema,
+    RestoreLake,
+    SchemaReconciled,
+    TierNowAnswer,
+)
 from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
+from lakeward.protocol.views import TableStatus
 
 FRESHNESS = "table.datalake.freshness"
 LAKE = "table.datalake.enabled"
@@ -103,9 +111,13 @@ class Client:
             request = AlterTable(add_columns=added, properties=dict(properties or {}))
             return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=not added))
 
-    def drop_table(self, path: str) -> None:
-        """Removes the hot side; the lake table stays. Raises `TableNotFound`."""
-        self.server.ask("DELETE", _path(path), repeatable=False, timeout_s=max(DROP_S, self.server.timeout_s))
+    def drop_table(self, path: str, *, with_lake: bool = False) -> None:
+        """Removes the hot side; the lake table stays. `with_lake`: it goes too, also where the hot side is gone before.
+        Raises `TableNotFound`, `LakeForeign` and `InvalidRequest` for a lake table that is not ours.
+        """
+        params = {"with_lake": "true"} if with_lake else None
+        limit_s = max(DROP_S, self.server.timeout_s)
+        self.server.ask("DELETE", _path(path), params=params, repeatable=False, timeout_s=limit_s)
 
     def list_tables(self) -> list[str]:
         return [str(TablePath.parse(t["path"])) for t in self.server.ask("GET", routes.TABLES)["tables"]]
@@ -167,6 +179,13 @@ class Client:
         `InvalidRequest`."""
         route = routes.RESTORE_LAKE.format(table=TablePath.parse(path))
         return self.server.call(LakeRestored, "POST", route, RestoreLake(anew=anew), params=_of(lake)).source
+
+    def rebuild_lake(self, path: str, *, discard_older: bool = False, lake: str | None = None) -> None:
+        """Removes the lake table and has it written again from the hot store. `discard_older`: also where the lake
+        alone has some rows, which are lost then. Raises `InvalidRequest`."""
+        request = RebuildLake(discard_older=discard_older)
+        route = routes.REBUILD_LAKE.format(table=TablePath.parse(path))
+        self.server.call(TableStatus, "POST", route, request, params=_of(lake))
 
     def close(self) -> None:
         """Ends every connection. The client and its tables can be used again afterwards."""

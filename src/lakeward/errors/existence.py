@@ -131,7 +131,7 @@ class LakeMismatch(AlreadyExists):
 class LakeNotEmpty(AlreadyExists):
     code = "lake-not-empty"
     template = (
-        "lake table {table} already has snapshots; adopt it on purpose with `lakeward table adopt`, or pick "
-        "another name"
+        "lake table {table} has rows of an earlier table of that name; `lakeward table drop {table} --with-lake` "
+        "removes it, `client.create_table(..., adopt=True)` with the earlier columns goes on with it"
     )
     table: str

@@ -73,8 +73,8 @@ class LakeBehind(LakeError):
 class LakeForeign(LakeError):
     code = "lake-foreign"
     template = (
-        "lake table {table} belongs to table id {found}, not to {expected}; adopt it with `lakeward table "
-        "adopt {table}`, or move it away"
+        "lake table {table} belongs to table id {found}, not to {expected}: rename it in its lake, then `lakeward "
+        "table restore-lake {table} --anew` makes this table's own"
     )
     table: str
     found: str
@@ -114,7 +114,7 @@ class LakeTableGone(LakeError):
     code = "lake-table-gone"
     template = (
         "lake table {table} is no longer in the catalog; `lakeward table restore-lake {table}` puts it back from the "
-        "files that are left"
+        "files that are left, and with `--anew` makes an empty one where none are"
     )
     table: str
 
@@ -158,7 +158,10 @@ class LakeHistoriesDiffer(LakeError):
 
 class LakeSchemaBroken(LakeError):
     code = "lake-schema-broken"
-    template = "lake table {table} no longer fits: {diff}; `lakeward table reconcile-schema {table}` undoes it"
+    template = (
+        "lake table {table} no longer fits: {diff}; `lakeward table reconcile-schema {table}` undoes it, or says "
+        "what does"
+    )
     table: str
     diff: str
 

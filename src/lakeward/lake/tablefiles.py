@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -51,6 +52,11 @@ class TableFiles(ABC):
     @abstractmethod
     def delete(self, path: str) -> int:
         """Bytes freed; 0 where it is gone."""
+
+    def remove_folder(self, folder: str) -> None:
+        """With all that lies below it. Safe to repeat."""
+        for file in self.walk(folder):
+            self.delete(file.path)
 
     @abstractmethod
     def made_at(self, path: str) -> int | None:
@@ -123,6 +129,14 @@ class LocalFiles(TableFiles):
             os.unlink(path)
             return size
         return 0
+
+    def remove_folder(self, folder: str) -> None:
+        """Gone at once under its name, so that nobody reads half of it."""
+        parent, name = os.path.split(folder.rstrip("/"))
+        aside = os.path.join(parent, f".{name}.dropped-{uuid.uuid4().hex}")
+        with suppress(FileNotFoundError):
+            os.rename(folder, aside)
+            shutil.rmtree(aside)
 
     def made_at(self, path: str) -> int | None:
         with suppress(FileNotFoundError):

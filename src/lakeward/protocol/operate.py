@@ -136,6 +136,13 @@ class LakeRestored:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RebuildLake:
+    """Writes the lake table again from the hot store; `discard_older`: also where the lake alone has some rows."""
+
+    discard_older: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdoptTable:
     """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does
     not exist. `foreign`: one that others made, in the named lake, or the one that new tables get; its columns are those

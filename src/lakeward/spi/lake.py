@@ -144,6 +144,15 @@ class LakeStorage(ABC):
         raise NotImplementedError(f"{self.name} keeps no intents")
 
 
+OWN_PROPERTY = "fluss.table.datalake."
+"""What a property begins with that every lake table of ours has since its creation: its lakes, or its format."""
+
+
+def is_own(properties: Iterable[str]) -> bool:
+    """By the names of a lake table's properties."""
+    return any(name.startswith(OWN_PROPERTY) for name in properties)
+
+
 class LakeCatalog(ABC):
     """DDL on lake tables. Called by the server's federation, before the hot store is changed. All calls may block."""
 
@@ -202,6 +211,16 @@ class LakeCatalog(ABC):
         `LakeTableGone`. A format whose tables others cannot change says that all is well."""
         self.validate(table)
         return ()
+
+    def drop(self, path: TablePath) -> None:
+        """Removes a lake table with its rows and its history. Safe to repeat. After a crash in the middle nothing can
+        be read, and files may be left. Raises `LakeUnavailable`, `InvalidRequest` for a format that cannot."""
+        raise InvalidRequest(what=f"removal of lake table {path}", reason="its lake format cannot; remove it there")
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        """Was a lake table that exists made by Lakeward, and never given a row? May block. False where a format cannot
+        tell."""
+        return False
 
     def restore(self, table: TableInfo) -> str | None:
         """Puts a lake table that is gone from its catalog back, at the newest state that is left of it. Returns what it

@@ -6,20 +6,22 @@ lake.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from lakeward.config import options as keys
 from lakeward.config.tables import check_alter, check_given, check_properties
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.adoption import Adoptions
+from lakeward.coordinator.lake.ownlaketables import OwnLakeTables
 from lakeward.coordinator.lake.tablesides import TableSides, enabled, late_columns
 from lakeward.coordinator.options import SideOptions, Sides
 from lakeward.errors import (
     InvalidAlter,
     InvalidRequest,
     LakeForeign,
+    LakeMismatch,
     LakeTableGone,
     TableAlreadyExists,
     TableNotFound,
@@ -50,6 +52,7 @@ class Federation:
         self._hot = coordinator.board.hot
         self._lock = threading.Lock()
         self.sides = TableSides(coordinator.board, coordinator.databases)
+        self._own = OwnLakeTables(coordinator.board, self.sides)
         self.adoptions = Adoptions(coordinator.board, self._publish)
 
     # ---- create ----
@@ -99,6 +102,9 @@ class Federation:
             table = replace(table, table_id=self._adopted_id(catalogs, table))
         of = {name: side_table(table, name) for name in catalogs}
         self.sides.check_apart(table, lakes)
+        for name, catalog in catalogs.items() if not adopt else ():
+            with lake_named(lakes[name].lake):
+                self._own.make_room(catalog, of[name])
         for name, catalog in catalogs.items() if len(catalogs) > 1 else ():
             # A lake that is down, or has another table there, is found out before the first one has ours.
             with lake_named(lakes[name].lake):
@@ -330,11 +336,22 @@ class Federation:
         with self._lock:
             table = self._hot.load_table(path)
             options = self.sides.options_of(table, side, f"reconcile-schema of {path}")
-            with lake_named(options.lake):
+            with lake_named(options.lake), self._naming_rebuild(path, side):
                 changes = self.sides.catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
         if changes and not dry_run:
             self._resume_stopped(path, side)
         return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
+
+    @contextmanager
+    def _naming_rebuild(self, path: TablePath, side: SideName | None) -> Iterator[None]:
+        """What cannot go back is written again."""
+        try:
+            yield
+        except (InvalidAlter, LakeMismatch) as error:
+            reason = error.reason if isinstance(error, InvalidAlter) else error.diff
+            command = f"lakeward table rebuild-lake {self._board.find(path, side).argument}"
+            reason = f"{reason}; `{command}` writes the lake table again from the hot store"
+            raise InvalidAlter(table=str(path), change="reconcile-schema", reason=reason) from error
 
     def _resume_stopped(self, path: TablePath, name: SideName | None) -> None:
         side = self._board.find(path, name)
@@ -351,12 +368,15 @@ class Federation:
             catalog = self.sides.catalog(options)
             table = side_table(table, side)
             if catalog.exists(table.path):
-                raise InvalidRequest(what=what, reason="its lake table is in the catalog, there is nothing to restore")
+                command = f"lakeward table rebuild-lake {self._board.find(path, side).argument}"
+                reason = f"its lake table is in the catalog, there is nothing to restore; `{command}` writes it again"
+                raise InvalidRequest(what=what, reason=reason)
             self.sides.check_spread(path, table.descriptor, options)
             source = catalog.restore(table)
             if source is None and not anew:
-                reason = "no files of it are left where the catalog kept them; `--anew` makes an empty lake table, and "
-                raise InvalidRequest(what=what, reason=f"{reason}a resync writes what the hot store still has")
+                command = f"lakeward table restore-lake {self._board.find(path, side).argument} --anew"
+                reason = f"no files of it are left where the catalog kept them; `{command}` makes an empty lake table, "
+                raise InvalidRequest(what=what, reason=f"{reason}and a resync writes what the hot store still has")
             if source is None:
                 catalog.create(table)
         if source is None:
@@ -365,16 +385,50 @@ class Federation:
             self._resume_stopped(path, side)
         return LakeRestored(path=path, source=source)
 
-    # ---- drop ----
-    def drop(self, path: TablePath) -> None:
-        """Rounds stop first, then the hot side goes. The lake table stays as it is. One that is being adopted is not
-        adopted then. Raises `TableNotFound`."""
-        if self.adoptions.cancel(path):
-            return
+    def rebuild_lake(self, path: TablePath, side: SideName | None = None, *, discard_older: bool = False) -> None:
+        """Removes the lake table and has it written again from the hot store: for one whose columns others changed so
+        that there is no way back. `discard_older`: also where the lake alone has some rows. Raises `InvalidRequest`,
+        `LakeForeign`, before anything changed."""
         with self._lock:
-            self._hot.load_table(path)
-            self._coordinator.dropped(path)
-            self._hot.drop_table(path)
+            table, name = self._hot.load_table(path), self._board.find(path, side).name
+            argument, what = self._board.find(path, side).argument, f"rebuild-lake of {path}"
+            options = self.sides.options_of(table, name, what)
+            self.sides.check_spread(path, table.descriptor, options)
+            own = self._own.find(table, name, options)
+            if own is None:
+                raise LakeTableGone(table=str(path))
+            older = 0 if discard_older else self._own.only_in_lake(table, name)
+            if older:
+                reason = f"up to {older:,} rows are in this lake table and no longer in the hot store; "
+                command = f"lakeward table rebuild-lake {argument} --discard-older"
+                raise InvalidRequest(what=what, reason=f"{reason}`{command}` lets go of them")
+            own.drop()
+            with lake_named(options.lake):
+                own.catalog.create(side_table(table, name))
+        self._coordinator.resync(path, ResyncChoice.RESYNC, name)
+
+    # ---- drop ----
+    def drop(self, path: TablePath, *, with_lake: bool = False) -> tuple[str, ...]:
+        """Rounds stop first, then the hot side goes. The lake table stays as it is, unless `with_lake`: then it goes
+        last, also where the hot side is gone already; the lakes it was in are returned. One that is being adopted is
+        not adopted then. Raises `TableNotFound`, and with the lake `LakeUnavailable`, `LakeForeign` and
+        `InvalidRequest`, before anything changed."""
+        if self.adoptions.cancel(path):
+            return ()
+        with self._lock:
+            table = self._find(path)
+            if not with_lake:
+                own = []
+            else:
+                own = self._own.left_behind(path) if table is None else self._own.of_table(table)
+            if table is None and not own:
+                raise TableNotFound(table=str(path))
+            if table is not None:
+                self._coordinator.dropped(path)
+                self._hot.drop_table(path)
+            for lake_table in own:
+                lake_table.drop()
+        return tuple(lake_table.lake for lake_table in own)
 
 
 def _check_again(what: str, adopted: AdoptedRows | None, request: AdoptTable) -> None:

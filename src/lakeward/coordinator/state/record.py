@@ -159,7 +159,7 @@ class LakeSide:
     def advised(self, words: str) -> str:
         """What was said of the lake table, with its commands about this side: who raised it knows one lake alone."""
         names = "|".join(re.escape(str(path)) for path in (self.lake_table.path, self.info.path))
-        commands = rf"(lakeward table (?:resync|restore-lake|reconcile-schema)) (?:{names})(?=`)"
+        commands = rf"(lakeward table (?:resync|restore-lake|rebuild-lake|reconcile-schema)) (?:{names})(?=`)"
         return re.sub(commands, rf"\1 {self.argument}", words)
 
     @property

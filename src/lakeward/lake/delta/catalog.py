@@ -12,6 +12,7 @@ from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavai
 from lakeward.lake.delta.log import DeltaGround
 from lakeward.lake.delta.meta.actions import Action, DeltaTableState, commit_info
 from lakeward.lake.delta.meta.columns import parse_schema_string, to_delta_type, to_schema_string
+from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed, check_allowed
@@ -22,7 +23,7 @@ from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake import LakeCatalog, is_own
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _ATTEMPTS = 5
@@ -114,6 +115,14 @@ class DeltaLakeCatalog(LakeCatalog):
     def table_id(self, path: TablePath) -> TableId | None:
         owner = self._log_of(path).load().keys.get(TABLE_ID_KEY)
         return None if owner is None else TableId(owner)
+
+    def drop(self, path: TablePath) -> None:
+        with lake_errors(str(path), "drop"):
+            self._files.remove_folder(self.location(path))
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        ground = DeltaGround.load(self._log_of(path))
+        return is_own(ground.state.properties) and ground.head is None
 
     def _alter(self, table: TableInfo, operation: str, change: Callable[[DeltaTableState], Action]) -> None:
         """On whatever version is there: rounds commit meanwhile."""

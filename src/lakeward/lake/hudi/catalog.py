@@ -40,7 +40,7 @@ from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake import LakeCatalog, is_own
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _SETTABLE = ("hoodie.parquet.",)
@@ -141,6 +141,14 @@ class HudiLakeCatalog(LakeCatalog):
     def table_id(self, path: TablePath) -> TableId | None:
         owner = HudiGround.load(self._table_of(path)).newest_ours().get(TABLE_ID_KEY)
         return None if owner is None else TableId(owner)
+
+    def drop(self, path: TablePath) -> None:
+        with lake_errors(str(path), "drop"):
+            self._files.remove_folder(self.location(path))
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        ground = HudiGround.load(self._table_of(path))
+        return is_own(ground.properties) and ground.timeline.head is None
 
 
 def why_not(key: str) -> str | None:

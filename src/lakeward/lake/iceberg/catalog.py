@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pyarrow.compute as pc
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
+    NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.manifest import DataFile, FileFormat
@@ -70,7 +71,7 @@ from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake import LakeCatalog, is_own
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""
@@ -256,6 +257,15 @@ class IcebergLakeCatalog(LakeCatalog):
 
     def table_id(self, path: TablePath) -> TableId | None:
         return newest_table_id(self._connection.load(path).metadata)
+
+    def drop(self, path: TablePath) -> None:
+        """Files that its snapshots name go with it; others in its folder stay, as they may be another table's."""
+        with lake_errors(str(path), "drop"), suppress(NoSuchTableError, FileNotFoundError):
+            self._connection.catalog.purge_table(identifier(path))
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        metadata = self._connection.load(path).metadata
+        return is_own(metadata.properties) and not metadata.snapshots
 
     def restore(self, table: TableInfo) -> str | None:
         left = newest_left(self._connection, table)

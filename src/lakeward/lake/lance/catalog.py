@@ -19,6 +19,7 @@ from lakeward.lake.lance.columns import (
     table_schema,
     to_lance_field,
 )
+from lakeward.lake.lance.failures import lake_errors
 from lakeward.lake.lance.log import LanceGround
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
@@ -29,7 +30,7 @@ from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake import LakeCatalog, is_own
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _ATTEMPTS = 5
@@ -110,6 +111,14 @@ class LanceLakeCatalog(LakeCatalog):
     def table_id(self, path: TablePath) -> TableId | None:
         owner = LanceGround.load(self._table_of(path)).keys.get(TABLE_ID_KEY)
         return None if owner is None else TableId(owner)
+
+    def drop(self, path: TablePath) -> None:
+        with lake_errors(str(path), "drop"):
+            self._files.remove_folder(self.location(path))
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        ground = LanceGround.load(self._table_of(path))
+        return is_own(ground.config) and ground.head is None
 
     def _alter(
         self, table: LanceTable, change: Callable[[LanceGround], lance.LanceOperation.BaseOperation | None]

@@ -14,7 +14,7 @@ from lakeward.lake.owner import check_owner
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake import LakeCatalog, is_own
 
 FORMAT_PREFIX = "memory."
 
@@ -74,6 +74,15 @@ class MemoryLakeCatalog(LakeCatalog):
 
     def location(self, path: TablePath) -> str:
         return f"memory:{id(self._lake)}"
+
+    def drop(self, path: TablePath) -> None:
+        with self._lake.lock:
+            self._lake.tables.pop(path, None)
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        with self._lake.lock:
+            lake_table = self._lake.table(path)
+            return is_own(lake_table.properties) and not lake_table.snapshots
 
     def table_id(self, path: TablePath) -> TableId | None:
         with self._lake.lock:

@@ -34,7 +34,7 @@ from lakeward.lake.paimon.meta.mapping import (
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake import LakeCatalog, is_own
 
 
 class PaimonLakeCatalog(LakeCatalog):
@@ -161,6 +161,15 @@ class PaimonLakeCatalog(LakeCatalog):
 
     def table_id(self, path: TablePath) -> TableId | None:
         return PaimonHistory.load(self._connection.load(path), str(path)).owner
+
+    def drop(self, path: TablePath) -> None:
+        with self._connection.catalog(str(path), "drop") as catalog:
+            catalog.drop_table(identifier(path), True)
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        lake_table = self._connection.load(path)
+        history = PaimonHistory.load(lake_table, str(path))
+        return is_own(lake_table.table_schema.options) and history.head is None
 
     def _alter(self, table: TableInfo, changes: Sequence[Any]) -> None:
         if changes:

@@ -70,9 +70,9 @@ def router(services: Services) -> APIRouter:
         return answer(await run_in_threadpool(alter, TablePath.parse(table), message, caller(request)))
 
     @router.delete(TABLE, dependencies=may_change, status_code=204)
-    def drop_table(table: str) -> Response:
-        """Removes the hot side; the lake table stays."""
-        services.federation.drop(TablePath.parse(table))
+    def drop_table(table: str, with_lake: bool = False) -> Response:
+        """Removes the hot side; the lake table stays, unless `with_lake`, which also removes one that stayed before."""
+        services.federation.drop(TablePath.parse(table), with_lake=with_lake)
         return Response(status_code=204)
 
     return router

@@ -23,6 +23,7 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import (
     AdmissionQuery,
     AdoptTable,
+    RebuildLake,
     ReconcileSchema,
     RestoreLake,
     ResyncTable,
@@ -162,6 +163,14 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         """Puts a lake table back that somebody dropped, from the files that are left of it, or anew."""
         message, path = await read_message(request, RestoreLake), TablePath.parse(table)
         return answer(await run_in_threadpool(services.federation.restore_lake, path, side, anew=message.anew))
+
+    @router.post(routes.REBUILD_LAKE, dependencies=may_change, openapi_extra=described(RebuildLake))
+    async def rebuild_lake(table: str, side: Side, request: Request) -> JSONResponse:
+        """Removes the lake table and writes it again from the hot store, by a resync."""
+        message, path = await read_message(request, RebuildLake), TablePath.parse(table)
+        federation = services.federation
+        await run_in_threadpool(federation.rebuild_lake, path, side, discard_older=message.discard_older)
+        return answer(coordinator.table_status(path, side))
 
     @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:

@@ -61,7 +61,7 @@ def test_the_lake_comes_first_and_a_crash_between_is_taken_up(world: Coordinator
 
 
 def test_a_mismatch_is_a_diff_and_leaves_the_hot_store_alone(world: CoordinatorWorld) -> None:
-    world.create()
+    world.commit_to_lake(world.create().table, 1)
     world.federation.drop(PATH)
     other = TableDescriptor(schema=Schema(columns=(Column(name="id", type=Int32Type(nullable=False)),)))
     with pytest.raises(LakeMismatch) as caught:
