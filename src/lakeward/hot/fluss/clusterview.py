@@ -26,6 +26,9 @@ from lakeward.spi.hot import LogBounds
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeReader
 from lakeward.spi.lakefile import LakeSnapshot, LakeTotals
 
+_FILE_FIGURES = ("added-data-files", "deleted-data-files", "total-data-files")
+"""Iceberg's summaries have at least one of them."""
+
 CURRENT, BEHIND, LATE, REFUSED, UNREADABLE = "current", "behind", "late", "refused", "unreadable"
 
 
@@ -46,15 +49,15 @@ class TableView:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitView:
-    """A snapshot that a tiering job added: a round, or a compaction."""
+    """A snapshot that a tiering job added: a round, or a compaction. None: the lake's snapshots do not say it."""
 
     path: str
     kind: str
     committed_at_ms: int
     job: str
-    rows: int
-    deletes: int
-    bytes_written: int
+    rows: int | None
+    deletes: int | None
+    bytes_written: int | None
     snapshot_id: str
     round_id: str = ""
     files: int = 0
@@ -122,7 +125,7 @@ class ClusterView:
         starts = {b: committed.get(b, bound.start) for b, bound in bounds.items()}
         behind = {b: start for b, start in starts.items() if start < bounds[b].end}
         lag_ms = self._lag_ms(table, behind, bounds)
-        commits = tuple(_view(table, s) for s in _tiering(reader, head))
+        commits = tuple(view_commit(table, s) for s in _tiering(reader, head))
         newest = commits[0] if commits else None
         view = TableView(
             path=str(table.path),
@@ -161,7 +164,7 @@ class ClusterView:
     def commits_of(self, table: TableInfo) -> list[CommitView]:
         """Newest first. Raises what keeps its lake from being read."""
         reader = self._plugin.open_reader(table)
-        return [_view(table, s) for s in _tiering(reader, load_head(reader))]
+        return [view_commit(table, s) for s in _tiering(reader, load_head(reader))]
 
 
 def _is_tiered(table: TableInfo) -> bool:
@@ -179,18 +182,19 @@ def _tiering(reader: LakeReader, head: LakeSnapshot | None) -> Iterable[LakeSnap
         at = snapshot.parent_id
 
 
-def _view(table: TableInfo, snapshot: LakeSnapshot) -> CommitView:
+def view_commit(table: TableInfo, snapshot: LakeSnapshot) -> CommitView:
     def added(what: str) -> int:
         return int(snapshot.summary.get(f"added-{what}", "0"))
 
+    names_files = any(key in snapshot.summary for key in _FILE_FIGURES)
     return CommitView(
         path=str(table.path),
         kind="compact" if snapshot.operation == "replace" else "tier",
         committed_at_ms=snapshot.committed_at_ms,
         job=snapshot.job or FLINK,
-        rows=added("records"),
-        deletes=added("position-deletes") + added("equality-deletes"),
-        bytes_written=added("files-size"),
+        rows=added("records") if names_files or "added-records" in snapshot.summary else None,
+        deletes=added("position-deletes") + added("equality-deletes") if names_files else None,
+        bytes_written=added("files-size") if names_files else None,
         snapshot_id=snapshot.snapshot_id,
         round_id=snapshot.round_id or snapshot.snapshot_id,
         files=added("data-files"),

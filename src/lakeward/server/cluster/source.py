@@ -86,9 +86,9 @@ class ClusterSource(PageSource):
         totals = self._totals.setdefault((side, WorkKind(commit.kind)), Counter())
         totals.update(
             roundsEnded=1,
-            rowsOut=commit.rows,
-            deletesOut=commit.deletes,
-            bytesOut=commit.bytes_written,
+            rowsOut=commit.rows or 0,
+            deletesOut=commit.deletes or 0,
+            bytesOut=commit.bytes_written or 0,
             filesReplaced=commit.files_replaced,
         )
 

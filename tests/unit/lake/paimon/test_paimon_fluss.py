@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import LakeForeign, LakeMismatch, LakeTampered
+from lakeward.hot.fluss.clusterview import view_commit
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.keymerge import merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
@@ -179,3 +180,12 @@ def test_a_partition_made_anew_leaves_no_row_of_the_old_one(lake: PaimonLakeStor
     assert lake_rows(lake, again) == log.expected(log.ends())
     offsets = lake.open_reader(again).load_base().offsets
     assert offsets == OffsetMap({Bucket("#4", 0): 5, day: 1})
+
+
+def test_a_round_shows_its_rows_and_not_bytes_that_nobody_knows(lake: PaimonLakeStorage, tmp_path: Path) -> None:
+    log = fluss_log(lake)
+    log.append(B0, *(row(n) for n in range(3)))
+    LakeRound.plan(lake, log, extra={OFFSETS_KEY: str(offsets_path(tmp_path))}).run()
+    (ours,) = lake.open_reader(log.table).snapshots()
+    shown = view_commit(log.table, ours)
+    assert (shown.kind, shown.rows, shown.deletes, shown.bytes_written) == ("tier", 3, None, None)

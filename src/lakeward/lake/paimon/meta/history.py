@@ -67,8 +67,12 @@ class PaimonSnapshot:
 
     @property
     def summary(self) -> Mapping[str, str]:
-        """The properties, with the commit user where it is a tiering job's, of Fluss or ours."""
-        return {**self.properties, **({COMMIT_USER_KEY: COMMIT_USER} if self.is_ours else {})}
+        """The properties, with the commit user where it is a tiering job's, of Fluss or ours, and the rows that an
+        append added, under Iceberg's name. Paimon's snapshots do not say files or bytes."""
+        facts = {COMMIT_USER_KEY: COMMIT_USER} if self.is_ours else {}
+        if self.body.get("commitKind") == "APPEND" and "deltaRecordCount" in self.body:
+            facts["added-records"] = str(self.body["deltaRecordCount"])
+        return {**self.properties, **facts}
 
     @property
     def is_ours(self) -> bool:
