@@ -50,7 +50,7 @@ from tests.kit.inprocess import InProcessLakeward
 TABLE = "db.t"
 LEASE_S = 121.0
 OF_REMOVAL = frozenset({"fence", "fence_then_list", "fence_stops", "fence_idle", "fence_adopts", "keep_intent"})
-LOST = ("commit-conflict", "commit-unknown", "lease-lost", "fenced-epoch", "superseded")
+LOST = ("commit-conflict", "commit-unknown", "lease-lost", "superseded")
 LONG_AGO = OrphanOptions(grace_ms=0, max_age_ms=10**12)
 """Orphan removal at any moment, as in the model; intents are kept."""
 

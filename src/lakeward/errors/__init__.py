@@ -19,7 +19,7 @@
     │                               DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath, WritesPaused,
     │                               TableLoading, LoadLost, SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten,
     │                               KvFailed, FlussError
-    ├── CoordinatorError            FencedEpoch, LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
+    ├── CoordinatorError            LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
     │                               TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,

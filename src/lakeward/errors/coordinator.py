@@ -11,15 +11,6 @@ class CoordinatorError(LakewardError):
     http_status = 409
 
 
-class FencedEpoch(CoordinatorError):
-    code = "fenced-epoch"
-    template = "table {table}: epoch {epoch} is over, the current one is {current}: {reason}"
-    table: str
-    epoch: int
-    current: int
-    reason: str
-
-
 class LeaseLost(CoordinatorError):
     code = "lease-lost"
     template = "table {table}: round {round_id} of job {job} no longer holds the lease: {reason}"

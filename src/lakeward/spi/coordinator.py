@@ -47,7 +47,7 @@ class CoordinatorClient(ABC):
     def commit(self, report: CommitReport) -> CommitAnswer:
         """Records a lake commit or adopts the lake's state. Idempotent per round; never lowers an offset.
 
-        Raises `LedgerGap`; `FencedEpoch` is not raised: what the lake holds is a fact, whoever tells it."""
+        Raises `LedgerGap`. An old epoch is no error: what the lake holds is a fact, no matter who reports it."""
 
     def prepare_commit(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
         """Called before a lake commit is built: what its snapshot must say besides our own keys. `offsets` are the

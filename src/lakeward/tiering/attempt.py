@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 
 from lakeward.errors import (
     CommitConflict,
-    FencedEpoch,
     LakewardError,
     LeaseLost,
     SplitFailed,
@@ -32,7 +31,7 @@ from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 T = TypeVar("T")
 
-NOT_A_FAILURE = (LeaseLost, FencedEpoch, Superseded)
+NOT_A_FAILURE = (LeaseLost, Superseded)
 """Ends that say nothing about the table: it goes back to the queue without a count."""
 
 

@@ -54,9 +54,3 @@ class Facts:
     def done_rounds(self, path: str) -> list[RoundStatus]:
         """Rounds of a table that brought rows into the lake, newest first."""
         return [r for r in self.rounds if str(r.path) == path and r.kind == TIER and r.outcome != "failed" and r.rows]
-
-    def property_of(self, path: str, key: str) -> str | None:
-        """What the table says, else what the server's settings say."""
-        info = self.tables.get(path)
-        own = None if info is None else info.descriptor.properties.get(key)
-        return own or self.server.table_defaults.get(key)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from lakeward.config import options
+from lakeward.config.options.choices import LogFormat
 from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.kv.kvrows import TAG_BYTES
 from lakeward.hot.fluss.tables import OWN_BUCKETS, VALUE_LAYOUT, value_layout
 from lakeward.model.side import CHANGELOG_PROPERTY, LAKES_PROPERTY, changelog_side, named_sides
 from lakeward.model.table import TableInfo
 
-LOG_FORMAT = "table.log.format"
 KV_TTL = "table.kv.ttl"
 LAKE_NAMES = ("table.datalake.database-name", "table.datalake.table-name")
 
@@ -21,10 +22,11 @@ def check_supported(table: TableInfo) -> None:
     def refuse(field: str, value: str, reason: str) -> InvalidTable:
         return InvalidTable(table=str(table.path), field=field, value=value, reason=reason)
 
-    form, layout = properties.get(LOG_FORMAT, "arrow").lower(), value_layout(table)
-    if form != "arrow":
+    log_format = options.TABLE_LOG_FORMAT
+    form, layout = properties.get(log_format.key, log_format.default).lower(), value_layout(table)
+    if form != LogFormat.ARROW:
         raise refuse(
-            LOG_FORMAT, form, "only logs in Arrow format are read; Fluss's default, set when the table is created"
+            log_format.key, form, "only logs in Arrow format are read; Fluss's default, set when the table is created"
         )
     if table.is_pk and layout not in TAG_BYTES:
         reason = f"only values of layouts {' and '.join(TAG_BYTES)} are read; leave this table to Fluss's Flink job"

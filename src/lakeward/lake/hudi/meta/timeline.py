@@ -60,10 +60,6 @@ class InstantMetadata:
     schema: str
     replaced: Mapping[str, Sequence[str]]
 
-    @property
-    def written_rows(self) -> int:
-        return sum(int(s.get("numWrites") or 0) + int(s.get("numDeletes") or 0) for s in self.stats)
-
 
 @dataclass(frozen=True)
 class HudiTimeline:
