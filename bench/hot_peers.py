@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that `bench.hot_store` measures: the store behind Flight, and the raw limits beside it.
 
-`python -m bench.hot_peers store|raw|memory FOLDER`: prints its port, ends when its standard input does. `store` has
-two: through the gate, as a server has it, and beside it.
+`python -m bench.hot_peers store|raw|memory FOLDER`: prints its port, ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.hot.embedded.gate.keeper import GateKeeper, GateSecrets, make_socket_folder
-from lakeward.hot.embedded.gate.settings import GateLimits
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -71,37 +68,17 @@ class RawMemory(flight.FlightServerBase):  # type: ignore[misc]
 @contextmanager
 def peer(kind: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
     """(port, process) of a peer that lives for the block."""
-    with peer_ports(kind, folder) as (ports, process):
-        yield ports[0], process
-
-
-@contextmanager
-def peer_ports(kind: str, folder: Path) -> Iterator[tuple[list[int], psutil.Process]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.hot_peers", kind, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stdin is not None
     try:
-        yield [int(port) for port in process.stdout.readline().split()], psutil.Process(process.pid)
+        yield int(process.stdout.readline()), psutil.Process(process.pid)
     finally:
         process.stdin.close()
         process.wait(120)
         process.stdout.close()
-
-
-@contextmanager
-def gated(store: EmbeddedStore) -> Iterator[int]:
-    """The store's Flight server behind its gate, as a server has it; yields the gate's port."""
-    inner = make_socket_folder() / "flight"
-    service = FlightService(store, TokenSet.parse([]), behind=inner)
-    keeper = GateKeeper("127.0.0.1", 0, inner, GateLimits(), GateSecrets())
-    keeper.start()
-    try:
-        yield keeper.port
-    finally:
-        keeper.stop()
-        service.shutdown()
 
 
 def main(kind: str, folder: Path) -> None:
@@ -120,11 +97,10 @@ def serve_store(folder: Path) -> None:
     store = EmbeddedStore.open(folder, StoreOptions())
     for table in all_tables():
         store.create_table(table)
-    direct = FlightService(store, TokenSet.parse([]))
-    with gated(store) as port:
-        print(port, direct.port, flush=True)
-        sys.stdin.read()
-    direct.shutdown()
+    service = FlightService(store, TokenSet.parse([]))
+    print(service.port, flush=True)
+    sys.stdin.read()
+    service.shutdown()
     store.close()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from bench.hot_peers import peer, peer_ports
+from bench.hot_peers import peer
 from bench.hot_store_pk import BATCH, SCHEMA, WINDOW, make_batches, measure_pk
 from bench.report import Report
 from lakeward.hot.embedded.options import StoreOptions
@@ -32,7 +32,7 @@ from lakeward.model.ids import TableId
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.flight import Act, ActionRequest, BatchHeader, PutCommand, PutKind, log_ticket, to_bytes
 
-BUCKETS, PRODUCERS, TABLES, TURNS = 4, 2, 20, 5
+BUCKETS, PRODUCERS, TABLES = 4, 2, 20
 Send = Callable[[int, Sequence[pa.RecordBatch]], None]
 
 
@@ -154,21 +154,11 @@ def _end(client: flight.FlightClient, table: TableInfo) -> int:
     return int(json.loads(answer.body.to_pybytes())["bounds"]["0"]["end"])
 
 
-def measure_small(report: Report, port: int, direct: int, count: int) -> None:
+def measure_small(report: Report, port: int, count: int) -> None:
     for table, policy in ((ALWAYS, "always"), (INTERVAL, "interval")):
-        times: dict[int, list[float]] = {port: [], direct: []}
-        for _ in range(TURNS):
-            for door, known in times.items():
-                known += _small_puts(door, table, count // TURNS)
-        cuts, beside = (statistics.quantiles(times[door], n=100) for door in (port, direct))
+        cuts = statistics.quantiles(_small_puts(port, table, count), n=100)
         for percent in (50, 99):
-            report.add(
-                f"1-row append, fsync {policy}, p{percent}",
-                figure=cuts[percent - 1],
-                unit="ms",
-                beside=beside[percent - 1],
-                beside_what="the same without the gate before Flight",
-            )
+            report.add(f"1-row append, fsync {policy}, p{percent}", figure=cuts[percent - 1], unit="ms")
 
 
 def _small_puts(port: int, table: TableInfo, count: int) -> list[float]:
@@ -182,36 +172,6 @@ def _small_puts(port: int, table: TableInfo, count: int) -> list[float]:
         times.append((time.perf_counter() - begin) * 1e3)
     writer.close()
     return times
-
-
-def measure_gate(report: Report, port: int, direct: int, batches: Sequence[pa.RecordBatch]) -> None:
-    """What the gate before Flight takes: the same store, with it and without, turn by turn."""
-    doors = {door: flight.FlightClient(f"grpc://127.0.0.1:{door}") for door in (port, direct)}
-    ticket = to_bytes(log_ticket(LOG, Bucket("", 0), 0, _end(doors[port], LOG)))
-    appends: dict[int, list[float]] = {door: [] for door in doors}
-    reads: dict[int, list[float]] = {door: [] for door in doors}
-    for turn in range(3 * TURNS):
-        for door, client in doors.items():
-            if turn < TURNS:
-                appends[door].append(produce(door, command_of(LOG), batches, headed))
-            rows, took_s = read_all(client, ticket)
-            reads[door].append(took_s)
-    without = "the same without the gate before Flight"
-    stored = sum(b.num_rows for b in batches) / 1e3
-    report.add(
-        "append through the gate, median",
-        figure=stored / statistics.median(appends[port]),
-        unit="k rows/s",
-        beside=stored / statistics.median(appends[direct]),
-        beside_what=without,
-    )
-    report.add(
-        "read through the gate, median",
-        figure=rows / statistics.median(reads[port]) / 1e3,
-        unit="k rows/s",
-        beside=rows / statistics.median(reads[direct]) / 1e3,
-        beside_what=without,
-    )
 
 
 def measure_memory(report: Report, folder: Path, batches: Sequence[pa.RecordBatch], rows: int) -> None:
@@ -277,11 +237,10 @@ def main(small: bool) -> None:
     batches = make_batches(np.arange(200_000 if small else 2_000_000, dtype=np.int64), 0)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        with peer_ports("store", folder / "store") as ((port, direct), _):
+        with peer("store", folder / "store") as (port, _):
             measure_append(report, folder, port, batches)
             measure_read(report, folder, port)
-            measure_gate(report, port, direct, batches)
-            measure_small(report, port, direct, 100 if small else 2000)
+            measure_small(report, port, 100 if small else 2000)
         measure_growth(report, folder, batches[0])
         measure_memory(report, folder, batches[:100], 1_000_000 if small else 10_000_000)
     del batches

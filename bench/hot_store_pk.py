@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.flight as flight
 from rocksdict import Options, Rdict, WriteBatch
 
-from bench.hot_peers import gated
 from bench.report import Report
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec
+from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
@@ -33,6 +33,7 @@ from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 
 KEYS = 1_000_000
@@ -159,9 +160,10 @@ def serving(folder: Path) -> Iterator[int]:
 def serve(folder: Path) -> None:
     store = EmbeddedStore.open(folder)
     store.create_table(TABLE)
-    with gated(store) as port:
-        print(port, flush=True)
-        sys.stdin.read()
+    service = FlightService(store, TokenSet.parse([]))
+    print(service.port, flush=True)
+    sys.stdin.read()
+    service.shutdown()
     store.close()
 
 

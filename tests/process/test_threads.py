@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +16,7 @@ from lakeward.protocol.routes import API, METRICS, READY
 from lakeward.server.process import LakewardServer
 from lakeward_testing.waiting import wait_until
 
-PASSING = ("AnyIO worker thread", "asyncio_", "ThreadPoolExecutor")
+PASSING = ("AnyIO worker thread", "asyncio_", "ThreadPoolExecutor", "flight-call", "flight-refusal")
 """Made for calls, and ended with them."""
 
 
@@ -66,7 +64,7 @@ def test_every_background_thread_has_a_heartbeat_and_survives_what_would_end_it(
     assert shown(server) | {"http"} == set(threads), "a thread without a heartbeat, or a heartbeat without one"
     assert len(threads) >= 7
     for name, thread in threads.items():
-        if name not in ("http", "flight-gate"):  # one ends the process, the other waits for another process
+        if name not in ("http", "flight"):  # the process ends with them
             assert thread.ident is not None
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
     httpx.get(f"{server.url}{API}/status", timeout=120).raise_for_status()
@@ -74,18 +72,17 @@ def test_every_background_thread_has_a_heartbeat_and_survives_what_would_end_it(
         wait_until(lambda name=name: background(before)[name].is_alive() and name not in still(server))  # type: ignore[misc]
 
 
-def test_a_gate_that_dies_shows_until_it_is_back(server: LakewardServer) -> None:
-    assert server._flight is not None
-    keeper = server._flight.keeper
-    first = keeper.pid
-    assert first is not None
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: keeper.pid != first and keeper.heartbeat().is_well)
-    assert still(server) == []
-
-
 def test_a_server_whose_http_ended_says_so(server: LakewardServer) -> None:
     assert server.is_serving
     assert server._http is not None
     server._http.stop(30)
     wait_until(lambda: not server.is_serving)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_server_whose_flight_ended_says_so(server: LakewardServer, before: set[threading.Thread]) -> None:
+    serving = background(before)["flight"]
+    assert serving.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(serving.ident), ctypes.py_object(SystemExit))
+    wait_until(lambda: not server.is_serving)
+    assert still(server) == ["flight"]

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +19,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 
@@ -209,20 +206,6 @@ def test_a_disk_that_is_nearly_full_is_found(lab: Lab) -> None:
     found = lab.examine()
     filler.unlink()
     assert find(found, "disk", "server", " free of ")
-
-
-def test_a_gate_that_does_not_start_again_is_a_thread_that_stands_still(lab: Lab) -> None:
-    pid = lab.process.child.pid
-    (gate,) = [c for c in psutil.Process(pid).children() if "lakeward.hot.embedded.gate" in c.cmdline()]
-    before = resource.prlimit(pid, resource.RLIMIT_STACK)
-    resource.prlimit(pid, resource.RLIMIT_STACK, (16_384, before[1]))  # what it starts now ends at once
-    standing = ("limits", "server", "thread flight-gate stands still")
-    try:
-        gate.send_signal(signal.SIGKILL)
-        wait_until(lambda: standing in lab.examine(), poll_s=2, what="the doctor to see it")
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_STACK, before)
-    wait_until(lambda: standing not in lab.examine(), poll_s=2, what="the gate's next start")
 
 
 def test_memory_near_its_limit_is_found(lab: Lab, tmp_path: Path) -> None:

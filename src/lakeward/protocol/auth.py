@@ -9,13 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from lakeward.errors import Forbidden, InvalidConfig, Unauthorized
+from lakeward.model.table import TablePath
 from lakeward.protocol.tokenfile import TokenFile
-
-if TYPE_CHECKING:  # Flight's gate checks tokens and loads no Arrow, which tables would bring
-    from lakeward.model.table import TablePath
 
 
 class Role(StrEnum):

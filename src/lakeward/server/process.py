@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 LOOK_S = 1.0
-"""How often a server looks whether HTTP still serves."""
+"""How often a server looks whether HTTP and Flight still serve."""
 
 
 class LakewardServer:
@@ -153,7 +153,7 @@ class LakewardServer:
             history=History(self.settings.data / HISTORY_FILE),
             consumers=flight.service.consumers,
             background=lambda: [
-                flight.keeper.heartbeat(),
+                *flight.heartbeats(),
                 *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
                 federation.adoptions.thread.heartbeat(),
                 *([] if live is None else [live.thread.heartbeat()]),
@@ -185,8 +185,9 @@ class LakewardServer:
 
     @property
     def is_serving(self) -> bool:
-        """False once HTTP has ended by itself: what is left of the process helps nobody."""
-        return self._http is not None and self._http.is_serving
+        """False once HTTP or Flight has ended by itself: what is left of the process helps no one."""
+        http, flight = self._http, self._flight
+        return http is not None and http.is_serving and flight is not None and flight.is_serving
 
     def stop(self) -> None:
         """Safe to repeat. Calls in work get `server.shutdown.grace`; then everything goes to disk."""
@@ -229,7 +230,7 @@ def run_server(
     as_json: bool = False,
     make: Callable[[Config], LakewardServer] = LakewardServer,
 ) -> int:
-    """Serves until SIGTERM or SIGINT, or until HTTP ends by itself (1 is returned then, for whoever starts it again).
+    """Serves until SIGTERM or SIGINT, or until HTTP or Flight ends by itself (then 1 is returned).
     Prints one line with the URL; `ready_file` gets the URL once both doors are open.
     """
     logging.basicConfig(
@@ -261,7 +262,7 @@ def run_server(
         continue
     code = 0 if server.is_serving else 1
     if code:
-        log.critical("HTTP ended by itself, so the server ends; the log above says why")
+        log.critical("HTTP or Flight ended by itself, so the server ends; the log above says why")
     server.stop()
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeward.config import Config, options
 from lakeward.errors import InvalidConfig
-from lakeward.hot.embedded.serve.service import TlsPair
+from lakeward.hot.embedded.serve.grpcserver import TlsPair
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tokenfile import TokenFile
 from lakeward.server.door.auth import check_binding

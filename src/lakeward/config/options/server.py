@@ -111,22 +111,29 @@ SERVER_FLIGHT_MAX_CONNECTIONS_PER_PEER = option(
     "server.flight.max-connections-per-peer",
     integer(minimum=4),
     "250",
-    "Flight connections at once from one address.",
+    "Has no effect since 0.2.0: a proxy or firewall in front limits connections from one address (docs/security.md).",
+    SERVER,
+)
+SERVER_FLIGHT_MAX_CALLS = option(
+    "server.flight.max-calls",
+    integer(minimum=8),
+    "1000",
+    "Flight calls under way of all tokens; each takes a thread.",
     SERVER,
 )
 SERVER_FLIGHT_HEADER_TIME = option(
     "server.flight.header-time",
     duration(minimum=SECOND),
     "20 s",
-    "How long a Flight connection may take to its first call that is let in, and between two pieces of a frame.",
+    "How long a Flight connection may take to its greeting, and a call to its first whole message.",
     SERVER,
 )
 SERVER_FLIGHT_IDLE_TIME = option(
     "server.flight.idle-time",
     duration(minimum=SECOND),
     "10 min",
-    "How long a put stream may send nothing, and a Flight connection may be without calls. Clients open another when "
-    "they have something to send.",
+    "How long a put stream may take to its next whole message, and a reader to take a message of its answer. Clients "
+    "open another stream when they have something to send, and read on where they were.",
     SERVER,
 )
 SERVER_FLIGHT_MAX_TICKET = option(
@@ -179,7 +186,7 @@ SERVER_MEMORY_MAX_IN_FLIGHT = option(
     "server.memory.max-in-flight",
     size(minimum=1 << 20),
     "256 mb",
-    "Bytes of writes in work; beyond it writers wait.",
+    "Bytes of writes in work; beyond it writers wait. Answers to readers have as much of their own.",
     SERVER,
 )
 SERVER_DISK_RESERVE = option(

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Flight door: the Flight server behind a socket of the file system, and the gate with the port in front of it."""
+"""The Flight door: the store's Flight service on the configured port, with the configured limits."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from pathlib import Path
+import time
+from collections import Counter
 
 from lakeward.config import Config, options
-from lakeward.errors import InvalidConfig
-from lakeward.hot.embedded.gate.keeper import GateKeeper, GateSecrets, make_socket_folder
-from lakeward.hot.embedded.gate.settings import GateLimits
+from lakeward.errors import InvalidConfig, LakewardError, Unauthorized
 from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.grpcserver import FlightLimits
 from lakeward.hot.embedded.serve.quota import StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.model.background import Heartbeat
 from lakeward.server.door.audit import AuditLog
+from lakeward.server.door.loglimit import PER_MINUTE
 from lakeward.server.settings import ServerSettings
+
+log = logging.getLogger(__name__)
 
 
 class FlightDoor:
@@ -23,76 +28,65 @@ class FlightDoor:
 
     def __init__(self, config: Config, settings: ServerSettings, store: EmbeddedStore, audit: AuditLog) -> None:
         """Raises `InvalidConfig` for a port that is in use and a certificate that is none."""
-        self._audit, inner = audit, _make_inner()
-        try:
-            self.keeper = GateKeeper(
-                settings.host, settings.flight_port, inner, _limits(config), _secrets(config, settings), self._refused
-            )
-        except OSError as error:
-            inner.parent.rmdir()
-            reason = f"Flight cannot listen on {settings.host}:{settings.flight_port}: {error}"
-            raise InvalidConfig(where=options.SERVER_FLIGHT_PORT.key, reason=reason) from error
+        self._audit, self._minute, self._refusals = audit, 0, Counter[str]()
         budget = MemoryBudget(
             total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
             request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE),
             token_bytes=config.get(options.SERVER_QUOTA_BYTES),
         )
-        self.service = FlightService(
-            store,
-            settings.tokens,
-            host=settings.host,
-            port=self.keeper.port,
-            budget=budget,
-            audit=audit,
-            quotas=StreamQuotas(config.get(options.SERVER_QUOTA_STREAMS)),
-            writers=WriterQuotas(config.get(options.SERVER_QUOTA_WRITERS)),
-            is_open=False,
-            behind=inner,
-        )
         try:
-            self.keeper.start()
-        except BaseException:
-            self.close()
-            raise
+            self.service = FlightService(
+                store,
+                settings.tokens,
+                host=settings.host,
+                port=settings.flight_port,
+                tls=settings.tls.pair() if settings.tls else None,
+                budget=budget,
+                audit=audit,
+                on_refused=self._refused,
+                quotas=StreamQuotas(
+                    config.get(options.SERVER_QUOTA_STREAMS), config.get(options.SERVER_FLIGHT_MAX_CALLS)
+                ),
+                writers=WriterQuotas(config.get(options.SERVER_QUOTA_WRITERS)),
+                limits=_limits(config),
+                is_open=False,
+            )
+        except OSError as error:
+            reason = f"Flight cannot listen on {settings.host}:{settings.flight_port}: {error}"
+            raise InvalidConfig(where=options.SERVER_FLIGHT_PORT.key, reason=reason) from error
 
     @property
     def port(self) -> int:
-        return self.keeper.port
+        return self.service.port
+
+    @property
+    def is_serving(self) -> bool:
+        return self.service.grpc.is_serving
+
+    def heartbeats(self) -> list[Heartbeat]:
+        return [self.service.grpc.heartbeat(), self.service.watch.thread.heartbeat()]
 
     def close(self) -> None:
-        """Ends all connections. What is in work ends with the process: it may wait for a disk."""
-        self.keeper.stop()
+        """Ends all calls. What is in work ends with the process: it may wait for a disk."""
         threading.Thread(target=self.service.shutdown, daemon=True).start()
 
-    def _refused(self, cause: str, peer: str, text: str) -> None:
-        self._audit.flight("nobody", peer, f"Flight {text.partition(':')[0]}", None, cause, is_change=False)
+    def _refused(self, error: LakewardError, peer: str, method: str) -> None:
+        """Callers without a token do not fill the audit log: it takes so many lines of a cause a minute."""
+        if isinstance(error, Unauthorized):
+            log.warning("refused a Flight call from %s (%s): no valid token", peer, method)
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._refusals = minute, Counter()
+        self._refusals[error.code] += 1
+        if self._refusals[error.code] <= PER_MINUTE:
+            self._audit.flight("nobody", peer, f"Flight {method}", None, error.code, is_change=False)
 
 
-def _make_inner() -> Path:
-    try:
-        return make_socket_folder() / "flight"
-    except OSError as error:
-        reason = f"a folder for Flight's socket cannot be made: {error}; TMPDIR names another place"
-        raise InvalidConfig(where="the temporary folder", reason=reason) from error
-
-
-def _limits(config: Config) -> GateLimits:
-    return GateLimits(
+def _limits(config: Config) -> FlightLimits:
+    return FlightLimits(
         batch_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE),
         ticket_bytes=config.get(options.SERVER_FLIGHT_MAX_TICKET),
         connections=config.get(options.SERVER_FLIGHT_MAX_CONNECTIONS),
-        connections_per_peer=config.get(options.SERVER_FLIGHT_MAX_CONNECTIONS_PER_PEER),
-        streams=config.get(options.SERVER_QUOTA_STREAMS),
         header_s=config.get(options.SERVER_FLIGHT_HEADER_TIME).total_seconds(),
         idle_s=config.get(options.SERVER_FLIGHT_IDLE_TIME).total_seconds(),
-    )
-
-
-def _secrets(config: Config, settings: ServerSettings) -> GateSecrets:
-    pair = settings.tls.pair() if settings.tls else None
-    return GateSecrets(
-        tokens=tuple(config.get(options.SERVER_TOKENS)),
-        token_file=settings.token_file,
-        certificate=None if pair is None else pair.certificate,
-        key=None if pair is None else pair.key,
     )

@@ -1,30 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed errors over Flight: their wire form rides in the error's extra_info and comes back as the same type."""
+"""Typed errors over Flight: their wire form comes in the error's extra_info and is raised as the same type."""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.errors import (
-    Forbidden,
-    InvalidRequest,
-    LakewardError,
-    RemoteError,
-    ServerUnavailable,
-    Unauthorized,
-    from_wire,
-    to_wire,
-)
-from lakeward.model.disktrouble import find_disk_trouble
-
-log = logging.getLogger(__name__)
+from lakeward.errors import InvalidRequest, LakewardError, RemoteError, ServerUnavailable, from_wire
 
 LONGEST_TEXT = 800
 """gRPC sends trailers of 8 kB at most, and the details are in there twice (as message and as base64)."""
@@ -37,18 +23,6 @@ _BROKEN = (
 )
 
 
-def to_flight(error: LakewardError) -> flight.FlightError:
-    wire = to_wire(error)
-    wire["message"] = _short(wire["message"])
-    wire["facts"] = {k: _short(v) if isinstance(v, str) else v for k, v in wire["facts"].items()}
-    kind: Any = flight.FlightServerError
-    if isinstance(error, Unauthorized):
-        kind = flight.FlightUnauthenticatedError
-    elif isinstance(error, Forbidden):
-        kind = flight.FlightUnauthorizedError
-    return kind(wire["message"], json.dumps(wire).encode())
-
-
 def from_flight(error: BaseException, address: str) -> LakewardError:
     """The typed error; a connection that broke is `ServerUnavailable`."""
     details = getattr(error, "extra_info", b"")
@@ -58,37 +32,10 @@ def from_flight(error: BaseException, address: str) -> LakewardError:
         except ValueError:
             pass
     if isinstance(error, _BROKEN):
-        return ServerUnavailable(address=address, reason=_first_line(error))
-    return RemoteError(remote_code=type(error).__name__, text=_first_line(error))
-
-
-@contextmanager
-def answering(what: str) -> Iterator[None]:
-    """Around the server's side of a call: whatever is raised leaves as a Flight error, without a stack."""
-    try:
-        yield
-    except flight.FlightError:
-        raise
-    except LakewardError as error:
-        raise to_flight(find_disk_trouble(error) or error) from error
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-        pa.ArrowNotImplementedError,
-        pa.ArrowKeyError,
-        UnicodeDecodeError,
-        RecursionError,
-        OverflowError,
-    ) as error:
-        raise to_flight(InvalidRequest(what=what, reason=f"malformed Arrow data: {_first_line(error)}")) from error
-    except Exception as error:
-        full = find_disk_trouble(error)
-        if full is not None:
-            raise to_flight(full) from error
-        log.exception("%s failed", what)
-        raise to_flight(
-            RemoteError(remote_code="internal", text=f"the server failed on {what}; its log says why")
-        ) from error
+        return ServerUnavailable(address=address, reason=first_line(error))
+    if isinstance(error, pa.ArrowInvalid) and "larger than max" in str(error):  # gRPC refuses it by its length alone
+        return InvalidRequest(what=f"a message to {address}", reason=f"{first_line(error)}; send smaller ones")
+    return RemoteError(remote_code=type(error).__name__, text=first_line(error))
 
 
 @contextmanager
@@ -111,9 +58,9 @@ def doing(what: str) -> Iterator[None]:
         raise ServerUnavailable(address=error.address, what=what, reason=error.reason) from error
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
-def _first_line(error: BaseException) -> str:
-    return _short(str(error).split("\n", 1)[0].split(". gRPC client debug context", 1)[0])
+def first_line(error: BaseException) -> str:
+    return short(str(error).split("\n", 1)[0].split(". gRPC client debug context", 1)[0])

@@ -16,8 +16,8 @@ from lakeward.errors import CorruptBatch
 from lakeward.hot.logbatch.codec import check_crc
 from lakeward.hot.logbatch.header import HEADER_SIZE, LogBatchHeader, peek, read_header
 
-CHUNK_BYTES = 4 << 20
-"""Read at once; many small batches cost one system call, a big one is read as a whole."""
+CHUNK_BYTES = 1 << 20
+"""Read at once, and held by each reader; many small batches cost one system call, a big one is read as a whole."""
 
 
 FIRST_CHUNK_BYTES = 256 << 10
@@ -83,6 +83,7 @@ def iter_batches(
         if consumed == 0:
             batch = _read_big(source, chunk, position, stop_position, check)
             consumed = batch.header.size
+            del chunk, batches  # the reader may keep us waiting
             yield batch
         position += consumed
 

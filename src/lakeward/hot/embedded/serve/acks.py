@@ -11,10 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-import pyarrow as pa
-import pyarrow.flight as flight
-
 from lakeward.errors import LakewardError, RemoteError, to_wire
+from lakeward.hot.embedded.serve.flightdata import write_field
+from lakeward.hot.embedded.serve.status import CallEnded
 from lakeward.hot.embedded.store import PendingAppend
 from lakeward.protocol.flight import PutAck, to_bytes
 
@@ -29,8 +28,9 @@ class Acknowledger:
     A put that cannot be acknowledged ends the stream: the peer hears why in place of the acknowledgement, since the
     thread that reads from it may wait for a batch that the peer does not send before it hears something."""
 
-    def __init__(self, writer: flight.FlightMetadataWriter) -> None:
-        self._writer = writer
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        """`write` sends one message. It is never called twice at once."""
+        self._write = write
         self._changed = threading.Condition()
         self._waiting: deque[tuple[PendingAppend, Callable[[], None]]] = deque()
         self._busy = self._ended = False
@@ -89,7 +89,7 @@ class Acknowledger:
             appended = put.wait()
         finally:
             release()
-        self._writer.write(to_bytes(PutAck(start=appended.start, stop=appended.stop)))
+        self._send(PutAck(start=appended.start, stop=appended.stop))
 
     def _give_up(self, error: Exception) -> None:
         with self._changed:
@@ -104,5 +104,8 @@ class Acknowledger:
             if isinstance(error, LakewardError)
             else RemoteError(remote_code="internal", text="the server failed on a put")
         )
-        with suppress(flight.FlightError, pa.ArrowException, OSError):
-            self._writer.write(to_bytes(PutAck(start=-1, stop=-1, error=to_wire(told))))
+        with suppress(CallEnded):
+            self._send(PutAck(start=-1, stop=-1, error=to_wire(told)))
+
+    def _send(self, ack: PutAck) -> None:
+        self._write(write_field(1, to_bytes(ack)))

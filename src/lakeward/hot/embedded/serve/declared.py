@@ -10,7 +10,7 @@ import struct
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.ipcheader import MALFORMED, read_layout
+from lakeward.hot.embedded.ipcheader import MALFORMED, BatchLayout, read_layout
 
 
 def declared_bytes(stream: bytes, what: str) -> int:
@@ -30,14 +30,16 @@ def declared_bytes(stream: bytes, what: str) -> int:
 
 def _message_bytes(header: bytes, body: memoryview) -> int:
     layout = read_layout(header)
-    if layout is None:
-        return 0
-    total = layout.rows
-    for offset, length in layout.buffers:
-        size = length
-        if layout.is_compressed and length >= 8:
-            size = max(length, struct.unpack_from("<q", body, offset)[0])
-        if size < 0:
-            raise IndexError("a buffer of a negative length")
-        total += size
-    return total
+    return 0 if layout is None else layout.rows + unpacked_bytes(layout, body)
+
+
+def unpacked_bytes(layout: BatchLayout, body: memoryview) -> int:
+    """Of all its buffers. Raises one of `MALFORMED`."""
+    buffers = layout.buffers
+    if any(offset < 0 or length < 0 for offset, length in buffers):
+        raise IndexError("a buffer at a negative place")
+    if not layout.is_compressed:
+        return sum(length for _, length in buffers)
+    return sum(
+        max(length, struct.unpack_from("<q", body, offset)[0]) if length >= 8 else length for offset, length in buffers
+    )

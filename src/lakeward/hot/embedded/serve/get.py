@@ -6,17 +6,21 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.flight as flight
 
-from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.door.failure import answering
+from lakeward.errors import InvalidRequest, Overloaded, QuotaExceeded, ServerUnavailable
 from lakeward.hot.embedded.door.shapes import log_schema, snapshot_schema
-from lakeward.hot.embedded.serve.budget import TokenBudget
+from lakeward.hot.embedded.log.stored import CHUNK_BYTES
+from lakeward.hot.embedded.serve.budget import Held, TokenBudget
 from lakeward.hot.embedded.serve.declared import declared_bytes
+from lakeward.hot.embedded.serve.flightdata import batch_message, schema_message
 from lakeward.hot.embedded.serve.packing import packed
+from lakeward.hot.embedded.serve.status import answering
 from lakeward.hot.embedded.serve.tables import as_of, find_table
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
@@ -30,18 +34,69 @@ LONGEST_WAIT_MS = 30_000
 POLL_S = 0.5
 """How often a waiting read looks whether its caller is still there."""
 
+UNKNOWN_BYTES = 4 << 20
+"""How large a message is taken to be before it is made, where none before it was larger."""
+COPIES = 3
+"""A message is held as a stored batch, as bytes, and by gRPC until the network has taken it."""
+
+Pause: TypeAlias = Callable[[], object]
 Streamed: TypeAlias = Any
-"""A batch, or a batch with its app_metadata."""
+"""A batch, a batch with its app_metadata, or a pause: nothing is held while that runs."""
 
 
-def open_read(
-    store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
-) -> flight.GeneratorStream:
-    """The stream of this ticket. Errors while it runs reach the peer typed."""
+@dataclass(frozen=True)
+class OpenRead:
+    """One answer, to be streamed once."""
+
+    what: str
+    schema: pa.Schema
+    batches: Iterator[Streamed]
+
+    def serve(self, write: Callable[[bytes], None], budget: TokenBudget) -> None:
+        """Each batch is charged from before it is read until the network has taken it: an answer that nobody reads
+        holds no more than that, and the next waits for it."""
+        with answering(self.what):
+            write(schema_message(self.schema))
+            sent: int | Pause | None = 0
+            while sent is not None:
+                if callable(sent):
+                    sent()
+                    sent = 0
+                with self._room(CHUNK_BYTES + COPIES * max(sent, UNKNOWN_BYTES), budget) as held:
+                    sent = self._send_next(write, held)
+
+    @contextmanager
+    def _room(self, size: int, budget: TokenBudget) -> Iterator[Held]:
+        """Raises `ServerUnavailable` where none came free: readers go on later where they were."""
+        with ExitStack() as stack:
+            try:
+                held = stack.enter_context(budget.hold_most(size, self.what))
+            except (QuotaExceeded, Overloaded) as error:
+                raise ServerUnavailable(address="this server", what=self.what, reason=str(error)) from error
+            yield held
+
+    def _send_next(self, write: Callable[[bytes], None], held: Held) -> int | Pause | None:
+        """The bytes that were sent, a pause to be made, or None at the end."""
+        item = next(self.batches, None)
+        if item is None or callable(item):
+            return item
+        batch, metadata = item if isinstance(item, tuple) else (item, b"")
+        if batch.schema != self.schema:
+            # A batch must not differ from what the stream announced; a reader may know fewer columns than there are.
+            columns = [batch.column(name) for name in self.schema.names]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        message = batch_message(batch, metadata)
+        del item, batch
+        held.shrink_to(CHUNK_BYTES + COPIES * len(message))
+        write(message)
+        return len(message)
+
+
+def open_read(store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]) -> OpenRead:
+    """The answer to this ticket."""
     table = as_of(find_table(store, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
     schema, batches = _open(store, table, ticket, budget, is_cancelled)
-    streamed = _guarded(schema, batches, f"{ticket.kind} read of {ticket.table}")
-    return flight.GeneratorStream(schema, packed(streamed) if ticket.kind is Read.LOG else streamed)
+    return OpenRead(f"{ticket.kind} read of {ticket.table}", schema, batches)
 
 
 def _open(
@@ -52,16 +107,15 @@ def _open(
             bucket, span = _bucket(ticket), ticket.range
             if span is None:
                 raise InvalidRequest(what="log ticket", reason="the range is missing")
-            return log_schema(table, ticket.columns), store.read_log(
-                table, bucket, span.start, span.stop, ticket.columns
-            )
+            batches = store.read_log(table, bucket, span.start, span.stop, ticket.columns)
+            return log_schema(table, ticket.columns), packed(batches)
         case Read.TAIL:
             return log_schema(table, ticket.columns), _tail(store, table, ticket, is_cancelled)
         case Read.SNAPSHOT:
             if ticket.snapshot_id is None:
                 raise InvalidRequest(what="snapshot ticket", reason="the snapshot id is missing")
             snapshot = KvSnapshot(bucket=_bucket(ticket), snapshot_id=ticket.snapshot_id, log_offset=ticket.log_offset)
-            return snapshot_schema(table, ticket.columns), store.read_snapshot(table, snapshot, ticket.columns)
+            return snapshot_schema(table, ticket.columns), iter(store.read_snapshot(table, snapshot, ticket.columns))
         case Read.LOOKUP:
             return snapshot_schema(table, None), _lookup(store, table, ticket, budget)
 
@@ -94,7 +148,7 @@ def _tail(
         left_s = give_up_at - time.monotonic()
         if has_rows or left_s <= 0:
             return
-        store.wait_for(table, offsets, min(left_s, POLL_S))
+        yield partial(store.wait_for, table, dict(offsets), min(left_s, POLL_S))
 
 
 def _lookup(store: EmbeddedStore, table: TableInfo, ticket: Ticket, budget: TokenBudget) -> Iterator[Streamed]:
@@ -107,14 +161,3 @@ def _lookup(store: EmbeddedStore, table: TableInfo, ticket: Ticket, budget: Toke
         for keys in reader:
             keys.validate(full=True)
             yield store.lookup(table, _bucket(ticket), keys)
-
-
-def _guarded(schema: pa.Schema, batches: Iterator[Streamed], what: str) -> Iterator[Streamed]:
-    with answering(what):
-        for item in batches:
-            batch, *header = item if isinstance(item, tuple) else (item,)
-            if batch.schema != schema:
-                # Arrow takes no batch that differs from what the stream announced; a reader may know fewer columns than
-                # there are.
-                batch = pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
-            yield (batch, *header) if header else batch

@@ -20,16 +20,23 @@ def packed(
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for batch in batches:
-        batch_bytes = batch.get_total_buffer_size()  # `nbytes` costs fifty times as much
-        if held and (held_rows + batch.num_rows > rows or held_bytes + batch_bytes > size):
-            yield _joined(held)
-            held, held_rows, held_bytes = [], 0, 0
+        batch_rows, batch_bytes = batch.num_rows, batch.get_total_buffer_size()  # `nbytes` costs fifty times as much
+        if held and (held_rows + batch_rows > rows or held_bytes + batch_bytes > size):
+            yield _take(held)
+            held_rows = held_bytes = 0
         held.append(batch)
-        held_rows += batch.num_rows
+        del batch
+        held_rows += batch_rows
         held_bytes += batch_bytes
+        if held_rows + batch_rows > rows or held_bytes + batch_bytes > size:
+            yield _take(held)  # before the next is read, which is likely as large
+            held_rows = held_bytes = 0
     if held:
-        yield _joined(held)
+        yield _take(held)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _take(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All of them as one; nothing of them is kept here."""
+    joined = held[0] if len(held) == 1 else pa.concat_batches(held)
+    held.clear()
+    return joined

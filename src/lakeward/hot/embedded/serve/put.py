@@ -6,16 +6,18 @@ Rows are not touched here: a batch goes from gRPC's buffers to the store as it c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
 import pyarrow as pa
-import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest
+from lakeward.hot.embedded.ipcheader import MALFORMED, read_layout
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.serve.acks import Acknowledger
 from lakeward.hot.embedded.serve.budget import TokenBudget
+from lakeward.hot.embedded.serve.declared import unpacked_bytes
+from lakeward.hot.embedded.serve.flightdata import FlightData, read_batch, read_flight_data
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.hot.embedded.serve.tables import find_table
@@ -40,20 +42,38 @@ class PutStream:
     ) -> None:
         """`begin_writer` counts a writer's first put to a bucket, and refuses it."""
         self.store, self.gate, self.budget, self.command = store, gate, budget, command
-        self.begin_writer = begin_writer
+        self.begin_writer, self.sent = begin_writer, sent
         self.table = find_table(store, command.table, command.table_id)
         self.plan = plan_put(self.table, command, sent)
         self.what = f"{command.kind} to {command.table}"
 
-    def serve(self, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter) -> None:
-        with Acknowledger(writer) as acks:
-            for batch, header in _chunks(reader, self.what):
-                with ExitStack() as inside:
-                    inside.enter_context(self.gate.inside())
-                    with self.budget.hold(batch.get_total_buffer_size(), self.what):
-                        batch.validate(full=True)  # peers are not trusted: nothing malformed is ever stored
-                        put = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
-                    acks.add(put, inside.pop_all().close)
+    def serve(self, messages: Iterable[bytes], write: Callable[[bytes], None]) -> None:
+        with Acknowledger(write) as acks:
+            for message in messages:
+                self._take(message, acks)
+                del message  # an idle stream holds none
+
+    def _take(self, message: bytes, acks: Acknowledger) -> None:
+        data = read_flight_data(message, self.what)
+        with ExitStack() as inside:
+            inside.enter_context(self.gate.inside())
+            with self.budget.hold(self._size(data), self.what):
+                batch = read_batch(data, self.sent)
+                batch.validate(full=True)  # peers are not trusted: nothing malformed is ever stored
+                header = from_bytes(BatchHeader, bytes(data.metadata))
+                put = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
+            acks.add(put, inside.pop_all().close)
+
+    def _size(self, data: FlightData) -> int:
+        """Of the batch once it is unpacked, as its buffers announce it. Raises `InvalidRequest`."""
+        try:
+            layout = read_layout(bytes(data.header)) if data.header else None
+            if layout is None or not data.metadata:
+                reason = "every message is a batch with a header in its app_metadata"
+                raise InvalidRequest(what=self.what, reason=reason)
+            return unpacked_bytes(layout, data.body)
+        except MALFORMED as error:
+            raise InvalidRequest(what=self.what, reason=f"malformed Arrow data: {error}") from error
 
     def _writer(self, header: BatchHeader) -> WriterSequence | None:
         if self.command.writer is None or header.sequence is None:
@@ -70,14 +90,3 @@ class PutStream:
                 return self.store.begin_upsert(self.table, bucket, batch, self.plan.columns, writer)
             case PutKind.DELETE:
                 return self.store.begin_delete(self.table, bucket, batch, writer)
-
-
-def _chunks(reader: flight.MetadataRecordBatchReader, what: str) -> Iterator[tuple[pa.RecordBatch, BatchHeader]]:
-    while True:
-        try:
-            chunk = reader.read_chunk()
-        except StopIteration:
-            return
-        if chunk.data is None or chunk.app_metadata is None:
-            raise InvalidRequest(what=what, reason="every batch comes with a header in its app_metadata")
-        yield chunk.data, from_bytes(BatchHeader, chunk.app_metadata.to_pybytes())

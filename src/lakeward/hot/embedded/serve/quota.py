@@ -10,26 +10,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lakeward.errors import QuotaExceeded
+from lakeward.errors import QuotaExceeded, ServerUnavailable
 from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S
 from lakeward.hot.embedded.log.writers import BUSY_WRITER_MS
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TablePath
 
-CALLS = 400
+CALLS, ALL_CALLS = 400, 1000
 """A busy writer has one stream a table, a reader one a bucket; a thread costs some 100 kB."""
 
 
 class StreamQuotas:
     """Thread-safe."""
 
-    def __init__(self, per_token: int = CALLS) -> None:
-        self._limit, self._lock = per_token, threading.Lock()
+    def __init__(self, per_token: int = CALLS, in_all: int = ALL_CALLS) -> None:
+        self._limit, self.in_all, self._lock = per_token, in_all, threading.Lock()
         self._under_way: Counter[str] = Counter()
 
     def enter(self, token_name: str) -> None:
-        """Raises `QuotaExceeded`."""
+        """Raises `QuotaExceeded`, and `ServerUnavailable` where the calls of all tokens are too many."""
         with self._lock:
+            if self._under_way.total() >= self.in_all:
+                reason = f"{self.in_all} Flight calls are under way, the most that it takes"
+                raise ServerUnavailable(address="this server", reason=reason)
             used = self._under_way[token_name]
             if used >= self._limit:
                 raise QuotaExceeded(token_name=token_name, what="Flight calls", used=used, limit=self._limit)
@@ -38,6 +41,8 @@ class StreamQuotas:
     def leave(self, token_name: str) -> None:
         with self._lock:
             self._under_way[token_name] -= 1
+            if not self._under_way[token_name]:
+                del self._under_way[token_name]
 
 
 WRITERS = 500_000

@@ -19,7 +19,8 @@ from lakeward.client.table import Table
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.budget import MemoryBudget
-from lakeward.hot.embedded.serve.service import FlightService, TlsPair
+from lakeward.hot.embedded.serve.grpcserver import TlsPair
+from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
 from lakeward.model.bucket import Bucket
@@ -54,6 +55,7 @@ class HeldStore(EmbeddedStore):
         self.before_append: Callable[[pa.RecordBatch], None] = lambda batch: None
         self.after_append: Callable[[], None] = lambda: None
         self.before_ack: Callable[[Appended], None] = lambda appended: None
+        self.before_list: Callable[[], None] = lambda: None
         self.is_ready = False
         self.puts, self.writers, self.ages_ms = 0, set[int](), list[int]()
         self.released: list[str] = []
@@ -72,6 +74,10 @@ class HeldStore(EmbeddedStore):
             self.changed.notify_all()
         self.after_append()
         return HeldAppend(pending.log, pending.appended, self)
+
+    def list_tables(self) -> Sequence[TablePath]:
+        self.before_list()
+        return super().list_tables()
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         self.released.append(holder)

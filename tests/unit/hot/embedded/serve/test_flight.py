@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
 
 from lakeward.client.sender import Outgoing, PutSender
@@ -24,7 +25,7 @@ from lakeward.errors import (
     tree,
 )
 from lakeward.hot.embedded.door.connection import Backoff
-from lakeward.hot.embedded.door.failure import LONGEST_TEXT, from_flight, to_flight
+from lakeward.hot.embedded.door.failure import LONGEST_TEXT, from_flight
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
@@ -46,6 +47,7 @@ B0 = Bucket("", 0)
 
 
 def test_every_error_comes_back_as_its_own_type() -> None:
+    errors: list[LakewardError] = []
     for kind in tree():
         names = [n for n in kind.__annotations__ if n not in ("code", "retryable", "http_status", "template")]
         facts = {
@@ -55,12 +57,31 @@ def test_every_error_comes_back_as_its_own_type() -> None:
             error = kind(**facts)
         except TypeError:
             continue  # inherits facts; its parents are in the tree too
-        back = from_flight(to_flight(error), "here")
-        assert to_wire(back) == to_wire(error)
+        errors.append(error)
+    left = iter(errors)
+
+    def fail() -> None:
+        raise next(left)
+
+    with serving() as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as client:
+        served.store.before_list = fail
+        for error in errors:
+            assert to_wire(refused(client)) == to_wire(error)
+
+
+def refused(client: flight.FlightClient) -> LakewardError:
+    with pytest.raises(flight.FlightError) as caught:
+        list(client.do_action(flight.Action("list-tables", b"{}")))
+    return from_flight(caught.value, "here")
 
 
 def test_long_errors_fit_into_what_grpc_carries() -> None:
-    back = from_flight(to_flight(InvalidRequest(what="w" * 100_000, reason="r" * 100_000)), "here")
+    def fail() -> None:
+        raise InvalidRequest(what="w\n\u00fc" * 100_000, reason="r" * 100_000)
+
+    with serving() as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as client:
+        served.store.before_list = fail
+        back = refused(client)
     assert isinstance(back, InvalidRequest)
     assert len(back.what) == len(back.reason) == LONGEST_TEXT
 
