@@ -204,13 +204,15 @@ class WeakCommitter(IcebergLakeCommitter):
         base: LakeBase,
         properties: CommitProperties,
         renewal: Renewal | None = None,
+        *,
+        fence_step: int = 0,
     ) -> Committable:
         """Without resolving again, positions in files that another engine has replaced delete nothing."""
         self._prepared += 1
         stale = self._weak.off("re_resolve") and self._prepared > 1
         if self._weak.off("resync_marked"):
             properties = replace(properties, is_resyncing=False)
-        return super().prepare(results, {} if stale else replaced, base, properties, renewal)
+        return super().prepare(results, {} if stale else replaced, base, properties, renewal, fence_step=fence_step)
 
     def prepare_rewrite(
         self,

@@ -24,7 +24,8 @@
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakePathRefused, LakeHistoriesDiffer,
-    │                               LakeSchemaBroken, ReplacedRowMissing, ForeignRowsFound, RowNotEncoded, RoundTooOld
+    │                               LakeSchemaBroken, ReplacedRowMissing, ForeignRowsFound, LakeHistoryGone,
+    │                               RowNotEncoded, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours

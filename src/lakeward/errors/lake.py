@@ -209,6 +209,17 @@ class ForeignRowsFound(LakeError):
     file: str
 
 
+class LakeHistoryGone(LakeError):
+    code = "lake-history-gone"
+    template = (
+        "table {table}: another engine added files (snapshots {snapshots}) and removed our newest snapshot {ours}, so "
+        "that its rows cannot be told from ours; compare them: `lakeward table resync {table}`"
+    )
+    table: str
+    ours: str
+    snapshots: str
+
+
 class RoundTooOld(LakeError):
     code = "round-too-old"
     template = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from lakeward.errors import CommitConflict, CommitUnknown, LakeRolledBack
+from lakeward.errors import CommitConflict, CommitUnknown, ForeignRowsFound, LakeHistoryGone, LakeRolledBack
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, new_round_id
@@ -22,6 +22,9 @@ from lakeward.model.side import TIER
 from lakeward.model.table import TableInfo
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import LakeStorage, StoredFile
+
+_NOT_OURS = (LakeRolledBack, ForeignRowsFound, LakeHistoryGone)
+"""A fence is a commit: it is not made on a table that somebody rolled back, nor on rows of another engine."""
 
 Hold = Callable[[], AbstractContextManager[bool]]
 """While the context lasts nobody gets the table's lease; it gives False when somebody has it."""
@@ -73,7 +76,7 @@ class OrphanRemoval:
         suspects = [i for i in open_intents if any(self._is_ripe(f) and f.path not in used for f in listed[i.round_id])]
         try:
             base, fenced = self._fence_unless(lambda b: all(is_stopped(i, b) for i in suspects))
-        except LakeRolledBack as error:
+        except _NOT_OURS as error:
             return OrphanReport(waiting=sum(map(len, listed.values())), stopped=str(error))
         ready = [i for i in suspects if is_stopped(i, base)]
         files, freed = self._delete(f for i in ready for f in listed[i.round_id])
@@ -97,7 +100,7 @@ class OrphanRemoval:
             if not suspects:
                 return OrphanReport()
             base, fenced = self._fence_unless(lambda b: b.fence > before.fence)
-        except LakeRolledBack as error:
+        except _NOT_OURS as error:
             return OrphanReport(stopped=str(error))
         if base.fence <= before.fence:
             return OrphanReport(waiting=len(suspects), stopped="a round holds the table, or the fence did not land")

@@ -6,7 +6,7 @@ changelog has them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection
 
 import numpy as np
 
@@ -21,10 +21,10 @@ Positions = dict[str, OffsetSet]
 
 
 def find_foreign_rows(
-    before: SnapshotFiles[F], now: SnapshotFiles[F], compared: Mapping[Bucket, OffsetSet]
+    before: SnapshotFiles[F], now: SnapshotFiles[F], compared: Collection[Bucket], seen: Collection[str]
 ) -> tuple[Positions, int]:
     """Where they are, and how many of them share the address of a row that moved. `before`: at our newest commit.
-    `compared`: buckets that the round compared row by row, which settles them."""
+    `compared`: buckets that the round compared row by row, which settles the files that it saw, by their keys."""
     known = {before.key(f) for f in before.files}
     added = [f for f in now.files if now.key(f) not in known]
     left = _rows_that_left(before, now) if added else {}
@@ -32,7 +32,7 @@ def find_foreign_rows(
     for file in added:
         live, offsets = now.live_positions(file), now.offsets(file)
         for bucket, places in now.places(file):
-            if bucket is not None and bucket in compared:
+            if bucket is not None and bucket in compared and now.key(file) in seen:
                 continue
             positions = live if places is None else np.intersect1d(places, live)
             inserted, copied = find_inserted(offsets[positions], [left[bucket]] if bucket in left else [])

@@ -9,17 +9,18 @@ from typing import Any, Generic
 
 import numpy as np
 
-from lakeward.errors import ForeignRowsFound, ReplacedRowMissing
+from lakeward.errors import ForeignRowsFound, LakeHistoryGone, ReplacedRowMissing
 from lakeward.lake.core.change import ChangeKind, Changes, F, RoundWork, RowFileChange, WholeGroup
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles
 from lakeward.lake.core.foreign import Positions, find_foreign_rows
+from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.resolve import resolve
-from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
+from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.table import TableInfo
+from lakeward.spi.commit import Renewal
 from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.rewrite import RewriteResult
 
@@ -30,7 +31,7 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
 
     def plan_round(self, ground: G, work: RoundWork) -> RowFileChange[F]:
         written, head, round_id = self._files.parse_written(ground, work.results), self._files.at(ground), _id(work)
-        positions = self._find_foreign(ground, head, work.renewed, is_resync=work.is_resync)
+        positions = self._find_foreign(ground, head, work.renewal, is_resync=work.is_resync)
         fault_point("lake.before-resolve", round_id=round_id)
         needs_numbers = bool(work.replaced or work.renewed or positions)
         added = self._files.number(ground, written.files) if needs_numbers else written.files
@@ -60,7 +61,10 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
 
     def find_whole(self, ground: G, results: Sequence[RewriteResult]) -> Sequence[WholeGroup]:
         head = self._files.at(ground)
-        if self._find_foreign(ground, head, {}, is_resync=True):
+        try:
+            if self._find_foreign(ground, head, None, is_resync=False):
+                return []
+        except (ForeignRowsFound, LakeHistoryGone):
             return []
         live, whole = {head.path(f): f for f in head.files}, []
         for result in results:
@@ -94,7 +98,7 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
         )
 
     def _find_foreign(
-        self, ground: G, head: SnapshotFiles[F], compared: Mapping[Bucket, OffsetSet], *, is_resync: bool
+        self, ground: G, head: SnapshotFiles[F], renewal: Renewal | None, *, is_resync: bool
     ) -> Positions:
         """Rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option says so."""
         own = self._log.own_history(ground).newest if self._info.is_pk else None
@@ -102,17 +106,30 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
             return {}
         since = list(takewhile(lambda s: not s.keys, self._log.newest_first(ground, with_expired=True)))
         foreign = [s for s in since if s.adds_rows]
-        if not foreign or not self._log.has(ground, own.snapshot_id):
+        if not foreign:
             return {}
-        hits, copies = find_foreign_rows(self._files.at(ground, own.snapshot_id), head, compared)
+        if not self._log.has(ground, own.snapshot_id):
+            if is_resync:
+                return {}
+            raise LakeHistoryGone(table=self._log.table, ours=own.snapshot_id, snapshots=_ids(foreign))
+        compared = () if renewal is None else renewal.offsets.keys()
+        seen = set() if renewal is None else self._keys_at(ground, renewal.head)
+        hits, copies = find_foreign_rows(self._files.at(ground, own.snapshot_id), head, compared, seen)
         if not hits or is_resync or (removes_foreign_rows(self._info) and not copies):
             return hits
         raise ForeignRowsFound(
             table=self._log.table,
-            snapshots=", ".join(s.snapshot_id for s in reversed(foreign)),
+            snapshots=_ids(foreign),
             rows=sum(map(len, hits.values())),
             file=next(head.path(f) for f in head.files if head.key(f) in hits),
         )
+
+    def _keys_at(self, ground: G, snapshot_id: SnapshotId) -> set[str]:
+        """Of a snapshot's files; none where it has expired."""
+        if not self._log.has(ground, snapshot_id):
+            return set()
+        files = self._files.at(ground, snapshot_id)
+        return {files.key(f) for f in files.files}
 
     def _others_deleted(self, ground: G) -> bool:
         """Has another engine deleted rows, as far as history tells? Then a replaced row may be gone for a reason."""
@@ -124,6 +141,10 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
             return MarkedFiles(files=(), delete_files=0, bytes_written=0)
         fault_point("lake.before-deletes", round_id=round_id)
         return self._files.mark_deleted(ground, round_id, deletions)
+
+
+def _ids(snapshots: Sequence[LogSnapshot]) -> str:
+    return ", ".join(s.snapshot_id for s in reversed(snapshots))
 
 
 def _id(work: RoundWork) -> RoundId:

@@ -25,7 +25,7 @@ from lakeward.lake.hudi.commit.restore import write_restored
 from lakeward.lake.hudi.meta.columns import encode_columns, file_schema, to_avro_schema
 from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.properties import record_key_fields, spell_properties, wrong_properties
-from lakeward.lake.hudi.meta.slices import SeenFile
+from lakeward.lake.hudi.meta.slices import GroupId, SeenFile
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import new_instant
 from lakeward.lake.hudi.rewrite import HudiRewrittenGroup
@@ -115,9 +115,10 @@ class HudiLakeCommitter(LakeCommitter):
         ground = self._fresh(base, round_id)
         head = ground.timeline.head
         live = {s.file.path: s for s in ground.seen if head is not None and s.is_in(head.completed)}
-        theirs = {f.group for f in foreign_files(ground)} if self._info.is_pk else set()
+        if self._info.is_pk and foreign_files(ground):  # the next round looks for them since our newest commit
+            return PreparedRewrite(committable=None, left_out=tuple(r.group.index for r in results))
         groups = [(r, HudiRewrittenGroup.from_bytes(r.payload)) for r in results]
-        whole, taken = list[tuple[RewriteResult, HudiRewrittenGroup]](), theirs
+        whole, taken = list[tuple[RewriteResult, HudiRewrittenGroup]](), set[GroupId]()
         for result, group in groups:
             own = _groups_of(group, live)
             if _is_whole(group, live) and not own & taken:

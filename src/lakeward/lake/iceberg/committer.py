@@ -91,10 +91,13 @@ class IcebergLakeCommitter(LakeCommitter):
         base: LakeBase,
         properties: CommitProperties,
         renewal: Renewal | None = None,
+        *,
+        fence_step: int = 0,
     ) -> Committable:
         is_resync = properties.generation > base.generation
         ground = self.load_ground(base, properties.round_id, as_is=is_resync)
-        check_fits(self._table, ground.table.metadata)
+        if not fence_step:
+            check_fits(self._table, ground.table.metadata)
         parsed = [WriteResult.from_bytes(r) for r in results]
         with lake_errors(str(self._table.path), "prepare a commit of"):
             fault_point("lake.before-resolve", round_id=properties.round_id)
@@ -115,6 +118,7 @@ class IcebergLakeCommitter(LakeCommitter):
                 drop=deletes.drop | stale.keys,
                 rows_gone=None if by_key else deletes.rows + stale.rows,
                 missing=missing,
+                fence_step=fence_step,
             )
             committable = self.build(ground, properties, change)
             return replace(committable, deletes=deletes.rows + sum(n.file.record_count for n in by_key))

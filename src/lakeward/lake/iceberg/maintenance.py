@@ -128,9 +128,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
         properties = CommitProperties.fence(base, round_id, epoch)
-        ground = self._committer.load_ground(base, round_id)
-        with lake_errors(str(self._table.path), "fence"):
-            committable = self._committer.build(ground, properties, FileChange(fence_step=1))
+        committable = self._committer.prepare([], {}, base, properties, fence_step=1)
         return self._committer.commit(committable, Precondition.on(self._table.table_id, base))
 
     def take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None = None) -> AdoptedRows:

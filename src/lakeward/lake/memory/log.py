@@ -146,7 +146,9 @@ class MemorySnapshotLog(SnapshotLog[MemoryGround, RowFileChange[LiveFile], Memor
         return HistoryLimit.of(ground.table.properties, prefix="")
 
     def protected(self, ground: MemoryGround) -> set[SnapshotId]:
-        return {ground.snapshots[n].id for n in (ground.refs.head, ground.refs.tag) if n is not None}
+        """And what foreign commits came since our newest: without them it would look like a rollback."""
+        head, tag = ground.refs.head, ground.refs.tag
+        return {s.id for n, s in ground.snapshots.items() if n in (head, tag) or (tag is not None and n > tag)}
 
     def expiring(self, ground: MemoryGround, snapshot_id: SnapshotId) -> ExpiringSnapshot:
         trace = json.dumps(sorted(ground.snapshots[int(snapshot_id)].paths))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from lakeward_testing.lakes.changelogs import ChangelogContract
 from lakeward_testing.lakes.commits import CommitContract
 from lakeward_testing.lakes.ddl import DdlContract
+from lakeward_testing.lakes.foreignchanges import ForeignChangeContract
 from lakeward_testing.lakes.rewrites import RewriteContract
 from lakeward_testing.lakes.types import TypeContract
 from lakeward_testing.lakes.upkeep import UpkeepContract
@@ -13,7 +14,14 @@ from lakeward_testing.lakes.upserts import UpsertContract
 
 
 class LakeContract(
-    DdlContract, TypeContract, CommitContract, UpsertContract, RewriteContract, UpkeepContract, ChangelogContract
+    DdlContract,
+    TypeContract,
+    CommitContract,
+    UpsertContract,
+    ForeignChangeContract,
+    RewriteContract,
+    UpkeepContract,
+    ChangelogContract,
 ):
     """What any lake plugin must do. Subclass it, name the class `Test...`, give the fixture `lake` and the hooks:
 

@@ -31,8 +31,10 @@ def plan_expiry(ground: HudiGround, expired: Set[str], now_ms: int, coming: int 
 
 
 def protected(ground: HudiGround) -> set[str]:
-    head = ground.timeline.head
-    return {*(() if head is None else (head.requested,)), *(v for v in (ground.newest_ours().get(INSTANT_KEY),) if v)}
+    """The head, our newest, and what foreign commits came since: the next round looks for their rows."""
+    head, newest = ground.timeline.head, ground.newest_ours().get(INSTANT_KEY)
+    kept = {i.requested for i in ground.since_ours()}
+    return kept | {v for v in (None if head is None else head.requested, newest) if v}
 
 
 def plan_archive(ground: HudiGround, expired: Set[str], keep: int = KEPT_INSTANTS) -> list[HudiInstant]:

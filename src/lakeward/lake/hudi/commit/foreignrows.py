@@ -18,6 +18,7 @@ from lakeward.lake.hudi.meta.slices import GroupId, HudiFile, SeenFile, merge_or
 from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows
 from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
@@ -58,7 +59,8 @@ def find_foreign_rows(
     compared: Mapping[Bucket, OffsetSet] = {} if renewal is None else renewal.offsets
     restored = _renewed(ground, compared, rows, bucket_of)
     theirs = foreign_instants(ground)
-    files = [f for f in foreign_files(ground) if bucket_of(f) not in compared]
+    settled = set() if renewal is None else {i.requested for i in theirs if not _is_after(ground, i, renewal.head)}
+    files = [f for f in foreign_files(ground) if bucket_of(f) not in compared or f.instant not in settled]
     if not theirs or not files:
         return restored
     is_merged = any(ground.timeline.metadata(i).operation in _REWRITES for i in ground.since_ours() if i > theirs[0])
@@ -70,6 +72,12 @@ def find_foreign_rows(
             file=files[0].path,
         )
     return [*restored, *_undone(ground, files, rows, bucket_of)]
+
+
+def _is_after(ground: HudiGround, instant: HudiInstant, head: SnapshotId) -> bool:
+    """Did it complete after the snapshot that was compared?"""
+    compared = next((i for i in ground.timeline.snapshots if i.id == head), None)
+    return compared is None or instant > compared
 
 
 def _undone(

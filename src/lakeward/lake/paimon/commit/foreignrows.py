@@ -26,6 +26,8 @@ def find_foreign_rows(
     """
     compared = {} if renewal is None else renewal.offsets
     found = {key: e for key, e in foreign_files(table, history, manifests).items() if e.bucket not in compared}
+    if renewal is not None:  # what came after the comparison it does not settle
+        found |= foreign_files(table, history, manifests, after=int(renewal.head))
     if not found:
         return []
     live = {e.key for e in manifests.live(history.head)}
@@ -56,12 +58,12 @@ def find_stale(
     return [e for e in manifests.live(history.head) if e.bucket in anew]
 
 
-def foreign_files(table: TableInfo, history: PaimonHistory, manifests: Manifests) -> dict[str, Entry]:
+def foreign_files(table: TableInfo, history: PaimonHistory, manifests: Manifests, after: int = 0) -> dict[str, Entry]:
     """What others added to a PK table since our newest round, but for compactions; no rewrite of ours takes them in."""
     return {
         e.key: e
         for s in _foreign_snapshots(table, history)
-        if s.body["commitKind"] != "COMPACT"
+        if s.body["commitKind"] != "COMPACT" and s.number > after
         for e in manifests.changed(s)
         if e.raw.kind == ADD
     }
