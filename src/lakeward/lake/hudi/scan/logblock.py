@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.hudi.meta.avro import read_bare
+from lakeward.lake.hudi.meta.avro import parse_bare, read_bare
 
 _MAGIC = b"#HUDI#"
 _FORMAT = 1
@@ -137,10 +137,10 @@ def _avro_rows(content: bytes, schema: dict[str, Any], columns: Sequence[str] | 
     from lakeward.lake.hudi.meta.columns import from_avro_record
 
     _, count = struct.unpack_from(">ii", content)
-    at, rows = 8, []
+    at, rows, parsed = 8, [], parse_bare(schema)
     for _ in range(count):
         (length,) = struct.unpack_from(">i", content, at)
-        rows.append(read_bare(schema, content[at + 4 : at + 4 + length]))
+        rows.append(read_bare(parsed, content[at + 4 : at + 4 + length]))
         at += 4 + length
     return from_avro_record(schema, rows, columns)
 
