@@ -5,7 +5,7 @@ speak.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,9 +222,14 @@ class ScriptedJob:
         return self.beat(finished=(item,))
 
     def fail(
-        self, table: HandedOut, given_back: bool = False, code: str = "lake-unavailable", words: str = ""
+        self,
+        table: HandedOut,
+        given_back: bool = False,
+        code: str = "lake-unavailable",
+        words: str = "",
+        facts: Mapping[str, Any] | None = None,
     ) -> HeartbeatAnswer:
-        error = {"code": code, "message": words or f"{code} happened", "facts": {}}
+        error = {"code": code, "message": words or f"{code} happened", "facts": dict(facts or {})}
         item = TableFailed(
             table_id=TableId(table.table_id),
             side=table.side,

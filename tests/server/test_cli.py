@@ -130,7 +130,9 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     assert len(call("read", "shop.orders", "--mode", "lake", "--json").splitlines()) == 2
     assert call("read", "shop.orders", "--format", "csv", "--columns", "id").splitlines() == ['"id"', "1"]
     assert json.loads(call("sql", "SELECT count(*) AS n FROM shop.orders AS o", "--json")) == {"n": 1}
-    call("table", "alter", "shop.orders", "--add-column", "note string", "--set", "table.datalake.freshness=2 h")
+    call("table", "alter", "shop.orders", "--add-column", "note string", "--freshness", "2 h")
+    assert "freshness" in call("status", "shop.orders")
+    assert [t["path"] for t in call.json("status", "shop.orders")["tables"]] == ["shop.orders"]
     assert call.json("table", "show", "shop.orders")["descriptor"]["properties"]["table.datalake.freshness"] == "2 h"
     assert call.json("rounds", "shop.orders")[0]["outcome"] == "done"
     assert call.json("jobs")[0]["name"] == "hand"

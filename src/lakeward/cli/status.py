@@ -16,6 +16,7 @@ from lakeward.cli.output import (
     Lake,
     Server,
     Table,
+    complete_table,
     duration,
     lake_params,
     moment,
@@ -26,6 +27,7 @@ from lakeward.cli.output import (
     side_label,
     size,
 )
+from lakeward.errors import InvalidRequest, TableNotFound
 from lakeward.model.side import SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -36,25 +38,44 @@ def register(app: typer.Typer) -> None:
         app.command(command.__name__)(command)
 
 
-def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = None, as_json: Json = False) -> None:
+def status(
+    table: Annotated[
+        str | None,
+        typer.Argument(help="This table alone, with all its figures.", autocompletion=complete_table),
+    ] = None,
+    server: Server = None,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
+    as_json: Json = False,
+) -> None:
     """Every table's freshness and lag, and whether all is well. Exit code 1 when a table is late, failing, or does not
     reach its lake.
 
     Example: lakeward status"""
     if fluss is not None:
         check_no_server(server)
+        if table is not None:
+            raise InvalidRequest(what=f"status {table}", reason="with --fluss all tables are shown; leave the name out")
         show_status(fluss, fluss_user, as_json=as_json)
         return
     with closing(open_server(server)) as door:
         body = door.ask("GET", routes.STATUS)
+    if table is not None:
+        body = _of_table(body, table)
     if as_json:
         print_json(body)
+    elif table is not None:
+        for side in body["tables"]:
+            print_rows(("", ""), _facts(side, body["tables"]))
     else:
         print_rows(
             ("table", "state", "freshness", "lag", "slack", "last round", "lake rows", "files", "failures"),
             [_table_row(t, body["tables"]) for t in body["tables"]],
             empty="no lake tables",
         )
+        for t in body["tables"]:
+            if t.get("reason"):
+                print(f"{side_label(t, body['tables'])} is {t['state']}: {t['reason']}")
         for adoption in body.get("adoptions", ()):
             note(f"being adopted: {spell_progress(adoption)}")
         for warning in body.get("warnings", ()):
@@ -184,12 +205,42 @@ def _next_round(client: Any, table: str, side: SideName | None) -> list[dict[str
     return list(explain_round(client.plugin, TablePath.parse(table), side))
 
 
+def _of_table(body: dict[str, Any], table: str) -> dict[str, Any]:
+    """Raises `TableNotFound`."""
+    path = str(TablePath.parse(table))
+    sides = [t for t in body["tables"] if t["path"] == path]
+    if not sides:
+        raise TableNotFound(table=path)
+    return {"now_ms": body.get("now_ms"), "tables": sides}
+
+
+def _facts(t: dict[str, Any], tables: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    late = ", late" if t["lag_ms"] > t["freshness_ms"] else ""
+    return [
+        ("table", side_label(t, tables)),
+        ("state", t["state"]),
+        *([("reason", t["reason"])] if t.get("reason") else []),
+        ("freshness", duration(t["freshness_ms"])),
+        ("lag", f"{duration(t['lag_ms'])}{late}"),
+        ("rows that wait", t["waiting_rows"]),
+        ("slack", duration(t["slack_ms"])),
+        ("last round ended (UTC)", moment(t["last_tiered_at_ms"])),
+        ("last round took", duration(t["last_duration_ms"])),
+        ("failures, in a row", f"{t['failures']:,}, {t['failures_in_a_row']:,}"),
+        ("job now", t["job"]),
+        ("pool", t["pool"] if t["served"] else f"{t['pool']} (no live job serves it)"),
+        ("lake rows", t["lake_rows"]),
+        ("lake files", t["lake_files"]),
+        ("lake size", size(t["lake_bytes"])),
+        ("lake snapshots", t["lake_snapshots"]),
+    ]
+
+
 def _table_row(t: dict[str, Any], tables: list[dict[str, Any]]) -> tuple[Any, ...]:
-    state = t["state"] if not t.get("reason") else f"{t['state']}: {t['reason']}"
     late = " !" if t["lag_ms"] > t["freshness_ms"] else ""
     return (
         side_label(t, tables),
-        state,
+        t["state"],
         duration(t["freshness_ms"]),
         "-" if t["state"] == "disabled" and not t.get("blocked") else duration(t["lag_ms"]) + late,
         duration(t["slack_ms"]),

@@ -28,7 +28,9 @@ from lakeward.cli.files.fileoptions import (
 from lakeward.cli.files.filerows import FileShape
 from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, note, print_json, print_rows
 from lakeward.cli.roundprogress import watching
-from lakeward.errors import InvalidRequest
+from lakeward.config.options import TABLE_DATALAKE_FRESHNESS as FRESHNESS
+from lakeward.errors import InvalidAlter, InvalidRequest
+from lakeward.model.newtable import FIXED_FOREVER
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from lakeward.client import Client
 
 DEFAULT_POOL = "default"
+Unalterable = Annotated[str | None, typer.Option(hidden=True, help="Fixed when the table is created.")]
 Property = Annotated[
     list[str] | None, typer.Option("--property", help="A table property, key=value; may be given many times.")
 ]
@@ -147,15 +150,30 @@ def alter(
     add_column: Annotated[list[str] | None, typer.Option(help='A nullable column to add last: "note string".')] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A property to set, key=value.")] = None,
     reset: Annotated[list[str] | None, typer.Option(help="A property to remove.")] = None,
+    freshness: Annotated[str | None, typer.Option(help='The longest a row may wait, as "30 s" or "3 min".')] = None,
+    primary_key: Unalterable = None,
+    partition_by: Unalterable = None,
+    buckets: Unalterable = None,
+    bucket_key: Unalterable = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Adds columns, sets or removes properties.
+    """Adds columns, sets or removes properties, changes the freshness.
 
-    Example: lakeward table alter shop.orders --add-column "note string" --set "table.datalake.freshness=10 s" """
+    Example: lakeward table alter shop.orders --add-column "note string" --freshness "10 s" """
+    fixed = {
+        "primary key": primary_key,
+        "partitioning": partition_by,
+        "bucket count": buckets,
+        "bucket key": bucket_key,
+    }
+    for change in (name for name, value in fixed.items() if value is not None):
+        raise InvalidAlter(table=table, change=change, reason=f"it is {FIXED_FOREVER}")
     changes: dict[str, str | None] = {**parse_properties(set_ or []), **dict.fromkeys(reset or [])}
+    if freshness is not None:
+        changes[FRESHNESS.key] = freshness
     if not changes and not add_column:
-        raise InvalidRequest(what="table alter", reason="name a change: --add-column, --set or --reset")
+        raise InvalidRequest(what="table alter", reason="name a change: --add-column, --freshness, --set or --reset")
     with open_client(server) as client:
         altered = client.alter_table(table, add_columns=", ".join(add_column or []), properties=changes)
         for warning in altered.warnings:

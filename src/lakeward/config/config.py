@@ -127,9 +127,11 @@ def parse_setting(setting: Setting) -> Any:
         ) from None
 
 
-def find_nearest(key: str) -> str | None:
-    """The known key that looks most like this one, if any does."""
-    return next(iter(difflib.get_close_matches(key, ALL, n=1, cutoff=0.6)), None)
+def find_nearest(key: str, known: Iterable[str] = ALL) -> str | None:
+    """The known key that looks most like this one, or ends in it, if any does."""
+    keys = list(known)
+    ending = next((k for k in sorted(keys, key=len) if k.endswith(f".{key}")), None)
+    return ending or next(iter(difflib.get_close_matches(key, keys, n=1, cutoff=0.6)), None)
 
 
 def _masked(setting: Setting) -> str:

@@ -8,12 +8,12 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakeward.config import options
-from lakeward.config.config import Config
+from lakeward.config.config import Config, find_nearest
 from lakeward.config.kinds import render_duration
 from lakeward.config.option import Scope, variable_name
 from lakeward.config.sources import Setting
-from lakeward.errors import InvalidAlter, InvalidTable
-from lakeward.model.newtable import FIXED
+from lakeward.errors import InvalidAlter, InvalidTable, UnknownOption
+from lakeward.model.newtable import FIXED, FIXED_FOREVER
 from lakeward.model.side import DEFAULT_SIDE, Content, SideName, changelog_side, named_sides
 
 SIDE = "table.datalake."
@@ -43,6 +43,9 @@ _NUMBERS = {
 }
 """Properties of lake tables, less their format, that rounds read as numbers, and the least of each: with another value
 every round would fail, or go by the default."""
+
+LAKE_PREFIXES = ("iceberg", "paimon", "delta", "lance", "hudi")
+"""Properties that lake formats read as they are."""
 
 DEFAULT_LAKE = DEFAULT_SIDE.lake
 """The name of the lake that `datalake.format` stands for."""
@@ -78,17 +81,27 @@ def check_given(table: str, properties: Mapping[str, str | None]) -> None:
             )
 
 
+def check_known(table: str, changes: Mapping[str, str | None], properties: Mapping[str, str]) -> None:
+    """Refuses keys that a person seems to have misspelled: nothing would read them. One's own have a prefix of their
+    own, and what the table has already stays. Raises `UnknownOption`."""
+    for key, value in changes.items():
+        is_of_lake = key.partition(".")[0] in LAKE_PREFIXES
+        if value is None or key in properties or key in options.ALL or key.startswith("table.") or is_of_lake:
+            continue
+        nearest = find_nearest(key, (option.key for option in options.ALL.values() if option.scope is Scope.TABLE))
+        if nearest is not None or "." not in key:
+            raise UnknownOption(where=f"table {table}", key=key, nearest=nearest)
+
+
 def check_alter(table: str, changes: Mapping[str, str | None]) -> None:
     """Refuses changes of properties that are fixed when a table is created. Raises `InvalidAlter`, `UnknownOption`."""
     Config().for_table({key: value for key, value in changes.items() if value is not None})
     for key in changes:
         if key in FIXED:
-            raise InvalidAlter(
-                table=table, change=key, reason=f"the {FIXED[key]} is fixed when the table is created; make a new one"
-            )
+            raise InvalidAlter(table=table, change=key, reason=f"the {FIXED[key]} is {FIXED_FOREVER}")
         option = options.ALL.get(key)
         if option is not None and option.scope is Scope.TABLE and not option.alterable:
-            raise InvalidAlter(table=table, change=f"property {key}", reason="it is fixed when the table is created")
+            raise InvalidAlter(table=table, change=f"property {key}", reason=f"it is {FIXED_FOREVER}")
 
 
 def lakes_of(properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut
+from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut, from_wire
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import COMPACT, SideId, SideName
 from lakeward.model.state import TableState
@@ -30,6 +30,8 @@ class Asked:
     offsets: OffsetMap
     since: float
     epoch: int
+    failures: int = 0
+    """Rounds of the side that had failed before."""
 
 
 class Operations:
@@ -96,7 +98,10 @@ class Operations:
         with self._board.change():
             for side in sides:
                 _check_goes(side)
-            asked = [Asked(side=s.id, path=path, offsets=offsets, since=since, epoch=s.tier.epoch) for s in sides]
+            asked = [
+                Asked(side=s.id, path=path, offsets=offsets, since=since, epoch=s.tier.epoch, failures=s.tier.failures)
+                for s in sides
+            ]
             for side in sides:
                 self.ask(side, offsets)
             return asked
@@ -114,7 +119,7 @@ class Operations:
 
     def check_asked(self, asked: Asked) -> TierNowAnswer | None:
         """The answer once the lake has it, and a resync that was asked for is done; None before. Raises `TableBusy` or
-        `TableNotFound` when it never will."""
+        `TableNotFound` when it never will, and when its rounds fail."""
         with self._board.lock:
             side = self._board.side(asked.side)
             if side is None:
@@ -125,6 +130,7 @@ class Operations:
                     path=asked.path, committed=side.committed, rounds=side.tier.epoch - asked.epoch, took_ms=took
                 )
             _check_goes(side)
+            _check_failed(side, asked)
             return None
 
     def check_limit(self, asked: Asked, limit_s: float) -> None:
@@ -175,6 +181,16 @@ class Operations:
                 # The round in work was planned without the resync.
                 self._board.enter(side, _S.PENDING, "a resync was asked for")
             self._board.touch(side)
+
+
+def _check_failed(side: LakeSide, asked: Asked) -> None:
+    """Raises `TableBusy` once a round failed since the call, with what another attempt would not mend, or two did."""
+    failed = side.tier.failures - asked.failures
+    if failed <= 0 or side.tier.error is None:
+        return
+    if failed > 1 or not from_wire(side.tier.error).retryable:
+        advice = f"`lakeward rounds {side.info.path}` shows its rounds, which go on by themselves"
+        raise TableBusy(table=side.label, reason=f"its round failed: {side.tier.error.get('message')}; {advice}")
 
 
 def _check_goes(side: LakeSide) -> None:

@@ -15,6 +15,11 @@ _NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType, VectorType)
 FIXED = {"bucket.num": "bucket count", "bucket.key": "bucket key"}
 """Written like properties in Fluss's WITH, and no properties: as one of them they would change nothing."""
 
+FIXED_FOREVER = (
+    "fixed when the table is created; make a new table with another one and bring the rows over: "
+    "lakeward read OLD --format arrow | lakeward write NEW - --format arrow"
+)
+
 
 def check_new_table(table: str, descriptor: TableDescriptor) -> None:
     """Raises `InvalidTable`."""

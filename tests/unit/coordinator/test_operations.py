@@ -93,6 +93,37 @@ def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) 
     assert done.committed == OffsetMap({B0: 3})
 
 
+def test_tier_now_says_at_once_that_rounds_fail(world: CoordinatorWorld) -> None:
+    """It waited for its limit, two minutes by default."""
+    world.create()
+    world.hot.append(PATH)
+    job = world.job()
+    world.clock.advance(200)
+    (handed,) = job.take()
+    job.fail(handed, code="lake-schema-conflict", words="column x is gone")
+    asked = world.coordinator.ask_now(PATH)
+    assert world.coordinator.check_asked(asked) is None, "it is tried again first"
+    world.clock.advance(1)
+    (handed,) = job.take()
+    job.fail(handed, code="lake-schema-conflict", words="column x is gone")
+    with pytest.raises(TableBusy, match=r"its round failed: column x is gone; `lakeward rounds db\.t` shows"):
+        world.coordinator.check_asked(asked)
+
+
+def test_tier_now_outlives_one_round_that_could_not_reach_the_lake(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    job = world.job()
+    asked = world.coordinator.ask_now(PATH)
+    for _ in range(2):
+        assert world.coordinator.check_asked(asked) is None
+        world.clock.advance(60)
+        (handed,) = job.take()
+        job.fail(handed, words="no answer", facts={"lake": "iceberg", "what": "commit", "reason": "no answer"})
+    with pytest.raises(TableBusy, match="its round failed: no answer"):
+        world.coordinator.check_asked(asked)
+
+
 def test_tier_now_waits_for_a_resync_that_was_asked_for(world: CoordinatorWorld) -> None:
     world.create()
     world.coordinator.resync(PATH, ResyncChoice.RESYNC)

@@ -12,6 +12,8 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cli.files.sqltext import spell_value
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -44,6 +46,8 @@ def plan_printer(kind: pa.DataType) -> Convert:
         return lambda v: v if v is None or math.isfinite(v) else _WORDS.get(v, "NaN")
     if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_large_binary(kind):
         return lambda v: None if v is None else v.hex()
+    if types.is_duration(kind) or types.is_interval(kind):
+        return lambda v: None if v is None else spell_value(v)
     if types.is_temporal(kind):
         return lambda v: None if v is None else v.isoformat()
     if types.is_decimal(kind):

@@ -11,6 +11,7 @@ from itertools import count
 from typing import IO, TYPE_CHECKING, Any
 
 from lakeward.cli.files.jsonvalues import plan_printer
+from lakeward.cli.files.sqltext import spell_value
 from lakeward.cli.output import print_rows
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: Rea
             values = (convert(v) for convert, v in zip(converters, row, strict=True))
             print(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False))
     else:
-        print_rows(schema.names, _tuples(batches), empty="no rows")
+        rows = ([spell_value(v) for v in row] for row in _tuples(batches))
+        print_rows(schema.names, rows, empty="no rows")
 
 
 def _tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
@@ -90,10 +92,12 @@ def write_csv(sink: IO[bytes], schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 
 def _needs_text(kind: pa.DataType) -> bool:
-    """CSV has no lists, maps or bytes: they are written as in JSON."""
+    """CSV has no lists, maps, bytes or intervals: they are written as in JSON."""
     import pyarrow as pa
 
-    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    types = pa.types
+    is_bytes = types.is_binary(kind) or types.is_fixed_size_binary(kind)
+    return bool(types.is_nested(kind) or is_bytes or types.is_duration(kind) or types.is_interval(kind))
 
 
 def _as_text(column: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from lakeward.config import options as keys
-from lakeward.config.tables import check_alter, check_given, check_properties
+from lakeward.config.tables import check_alter, check_given, check_known, check_properties
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.adoption import Adoptions
 from lakeward.coordinator.lake.ownlaketables import OwnLakeTables
@@ -222,6 +222,7 @@ class Federation:
             before = self._hot.load_table(path)
             check_alter(str(path), change.properties)
             check_given(str(path), change.properties)
+            check_known(str(path), change.properties, before.descriptor.properties)
             after = self._altered(before, change)
             self._check_last_side(before, change)
             was, wanted = self.sides.of(before), self.sides.read(path, after.descriptor.properties)

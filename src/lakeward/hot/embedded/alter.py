@@ -6,6 +6,7 @@ from __future__ import annotations
 from lakeward.config.tables import check_alter
 from lakeward.errors import InvalidAlter
 from lakeward.hot.logbatch.header import MAX_SCHEMA_ID
+from lakeward.model.newtable import FIXED_FOREVER
 from lakeward.model.table import TableInfo
 
 
@@ -21,7 +22,7 @@ def _check_fixed(old: TableInfo, new: TableInfo) -> None:
     for what in ("primary_key", "partition_keys", "bucket_keys", "bucket_count", "bucket_function"):
         before, after = getattr(old.descriptor, what), getattr(new.descriptor, what)
         if before != after:
-            raise _wrong(old, f"{what.replace('_', ' ')} {before} to {after}", "it is fixed when the table is created")
+            raise _wrong(old, f"{what.replace('_', ' ')} {before} to {after}", f"it is {FIXED_FOREVER}")
     if old.table_id != new.table_id or old.path != new.path:
         raise _wrong(old, f"identity to {new.path} {new.table_id}", "a table keeps its name and id")
 

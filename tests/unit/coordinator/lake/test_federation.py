@@ -20,6 +20,7 @@ from lakeward.errors import (
     LakewardError,
     TableAlreadyExists,
     TableBusy,
+    UnknownOption,
 )
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column, Schema
@@ -318,3 +319,28 @@ def test_the_bucket_function_is_fixed_at_create_even_while_the_lake_is_off(
         world.federation.create(CreateTable(path=path, descriptor=both)).table.descriptor.bucket_function
         is BucketFunction.FLUSS
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("freshness", "did you mean 'table.datalake.freshness'?"),
+        ("tabel.datalake.freshness", "did you mean 'table.datalake.freshness'?"),
+        ("table.datalake.freshnes", "did you mean 'table.datalake.freshness'?"),
+        ("log.ttl", "did you mean 'table.log.ttl'?"),
+        ("colour", "there is no option 'colour'"),
+    ],
+)
+def test_a_misspelled_property_is_refused_with_the_nearest(world: CoordinatorWorld, key: str, words: str) -> None:
+    world.create()
+    with pytest.raises(UnknownOption) as refused:
+        world.federation.alter(PATH, AlterTable(properties={key: "10 s"}))
+    assert words in refused.value.message
+    assert key not in world.hot.load_table(PATH).descriptor.properties
+
+
+def test_properties_of_ones_own_have_a_prefix(world: CoordinatorWorld) -> None:
+    world.create()
+    world.federation.alter(PATH, AlterTable(properties={"team.owner": "ann", "iceberg.write.summary": "x"}))
+    world.federation.alter(PATH, AlterTable(properties={"team.owner": None}))
+    assert "team.owner" not in world.hot.load_table(PATH).descriptor.properties
