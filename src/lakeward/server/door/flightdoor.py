@@ -29,6 +29,9 @@ class FlightDoor:
     def __init__(self, config: Config, settings: ServerSettings, store: EmbeddedStore, audit: AuditLog) -> None:
         """Raises `InvalidConfig` for a port that is in use and a certificate that is none."""
         self._audit, self._minute, self._refusals = audit, 0, Counter[str]()
+        per_peer = options.SERVER_FLIGHT_MAX_CONNECTIONS_PER_PEER
+        if config.get(per_peer) != per_peer.default:
+            log.warning("%s has no effect: limit connections of one address by a proxy in front", per_peer.key)
         budget = MemoryBudget(
             total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
             request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE),
