@@ -13,9 +13,9 @@ from typing import Any
 from lakeward.config.lake import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.kinds import KINDS
-from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.bucket import Bucket

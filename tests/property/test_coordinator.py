@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 )
 
 from lakeward.coordinator.kinds import KINDS
-from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.board import STANDS
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import (

@@ -12,7 +12,6 @@ from lakeward.coordinator.cutschedules import CutSchedules
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.desk import Desk
 from lakeward.coordinator.kinds import KINDS
-from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.lake.expiry import Expiry
 from lakeward.coordinator.lake.lakes import Lakes
@@ -21,6 +20,7 @@ from lakeward.coordinator.operations import Asked, Operations
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.schedule.admission import Forecast
 from lakeward.coordinator.schedule.budget import Budget
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.show.explain import explain
 from lakeward.coordinator.show.readplan import ReadPlans

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.coordinator.kinds.kind import Kind
-from lakeward.coordinator.schedule.estimate import RoundSample
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.state.board import STANDS, Board
+from lakeward.coordinator.state.estimate import RoundSample
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work

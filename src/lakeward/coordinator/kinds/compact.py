@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord

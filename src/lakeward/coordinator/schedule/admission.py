@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakeward.coordinator.schedule.budget import LIMIT_S, Budget
-from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.schedule.simulator import SimResult, SimTable, lakeward, simulate
 from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.errors import InvalidRequest
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, AdmissionRow
 

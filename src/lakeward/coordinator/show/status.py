@@ -11,9 +11,9 @@ from lakeward.config import options as keys
 from lakeward.coordinator.lake.adoption import status_of
 from lakeward.coordinator.lake.lakes import Lakes
 from lakeward.coordinator.options import DEFAULT_POOL
-from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.schedule import BREATH_S, Schedule
 from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, RoundTotals, Work

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.coordinator.schedule.estimate import DurationEstimate, RoundSample
+from lakeward.coordinator.state.estimate import DurationEstimate, RoundSample
 from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId
 from lakeward.model.side import WorkKind
 from lakeward.protocol.heartbeat import Progress

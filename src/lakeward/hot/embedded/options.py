@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeward.config import Config, options
-from lakeward.hot.embedded.logoptions import LogOptions
+from lakeward.hot.embedded.log.logoptions import LogOptions
 from lakeward.model.ballast import BALLAST_BYTES, free_bytes
 from lakeward.model.table import TableInfo
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from lakeward.config.options import TimeUnit
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.logoptions import AutoPartition
+from lakeward.hot.embedded.log.logoptions import AutoPartition
 from lakeward.model.bucket import partition_values
 
 _SPELLING = {

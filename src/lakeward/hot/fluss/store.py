@@ -12,11 +12,11 @@ import pyarrow as pa
 from lakeward.errors import FlussTableNotFound, LakewardError, PartitionNotFound, ServerUnavailable
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kv.kvsnapshot import KvSnapshots
+from lakeward.hot.fluss.logfetch import LogFetch
 from lakeward.hot.fluss.logmarks import LastBatch, Marks, marks_of, read_last
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, partition_ids, with_own_buckets
 from lakeward.hot.fluss.wire.connection import FlussConnection, PendingCall
-from lakeward.hot.fluss.wire.logfetch import LogFetch
 from lakeward.hot.fluss.wire.messages import (
     CLIENT,
     EARLIEST,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.coordinator.kinds import KINDS
-from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER

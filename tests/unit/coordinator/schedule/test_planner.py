@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lakeward.coordinator.schedule.estimate import DurationEstimate, RoundSample
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
 from lakeward.coordinator.schedule.planner import plan_due, plan_starts
 from lakeward.coordinator.schedule.simulator import Policy, SimResult, SimTable, edf, fifo, lakeward, simulate
+from lakeward.coordinator.state.estimate import DurationEstimate, RoundSample
 
 MINUTE = 60_000.0
 HOUR = 60 * MINUTE

@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.config.options import TimeUnit
 from lakeward.errors import InvalidRequest, PartitionExpired, PartitionNotFound
-from lakeward.hot.embedded.logoptions import AutoPartition
+from lakeward.hot.embedded.log.logoptions import AutoPartition
 from lakeward.hot.embedded.partitions import is_expired, number_now, number_of, plan_precreate, value_of
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket

@@ -30,12 +30,12 @@ from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whol
 from lakeward.hot.embedded.log.files import LocalView, LogFiles, LogPlace
 from lakeward.hot.embedded.log.groupcommit import GroupCommit
 from lakeward.hot.embedded.log.listed import find_listed, list_path, save_listed
+from lakeward.hot.embedded.log.logoptions import LogOptions
 from lakeward.hot.embedded.log.recovery import CLEAN, RecoveredLog, recover, save_clean, save_writers
 from lakeward.hot.embedded.log.remote import RemoteLog
 from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.log.segment import Segment, index_path, pack_index, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
-from lakeward.hot.embedded.logoptions import LogOptions
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.logbatch.codec import EncodedBatch, encode_batch
 from lakeward.hot.logbatch.header import MAX_BATCH_BYTES, NO_SEQUENCE, NO_WRITER
