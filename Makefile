@@ -18,7 +18,7 @@ export FLUSS_VERSION
 # Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit check lint types imports generated wheel bench soak docs generate clean lock fluss-up fluss-down
+.PHONY: help demo test unit check lint types imports counts limits generated wheel bench soak docs generate clean lock fluss-up fluss-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test: $(STAMP) $(HUDI) ## every test but the long ones (ARGS= goes to pytest; WO
 unit: $(STAMP) ## the tests that start no process
 	@$(BIN)/pytest -n $(WORKERS) tests/unit tests/property tests/model $(ARGS)
 
-check: lint types imports generated wheel ## lint, types, import direction, generated pages and links of the docs, the wheel in a clean environment
+check: lint types imports counts generated wheel ## lint, types, import direction, sizes, generated pages and links of the docs, the wheel in a clean environment
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
@@ -52,10 +52,16 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	@$(BIN)/mypy
-	@$(BIN)/mypy .ci/generate.py .ci/pythonapi.py .ci/skips.py
+	@$(BIN)/mypy .ci/counts.py .ci/generate.py .ci/pythonapi.py .ci/skips.py
 
 imports: $(STAMP)
 	@$(BIN)/lint-imports
+
+counts: $(STAMP)
+	@$(BIN)/python .ci/counts.py
+
+limits: $(STAMP) ## lower the limits of .ci/counts.toml to today's counts
+	@$(BIN)/python .ci/counts.py --update
 
 generated: $(STAMP)
 	@$(BIN)/python .ci/generate.py --check

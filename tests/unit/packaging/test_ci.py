@@ -118,3 +118,11 @@ def test_every_source_file_carries_its_licence_and_says_what_it_owns() -> None:
         assert path.name == "__init__.py" or text.split("\n", 1)[1].lstrip().startswith('"""'), (
             f"{path} has no docstring"
         )
+
+
+def test_folders_that_import_each_other_are_found_and_every_count_has_a_limit() -> None:
+    counts = runpy.run_path(str(ROOT / ".ci" / "counts.py"))
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"f"}, "f": {"e"}, "g": set[str]()}
+    assert counts["find_circles"](graph) == [frozenset("abc"), frozenset("ef")]
+    limits = tomllib.loads((ROOT / ".ci" / "counts.toml").read_text())
+    assert limits.keys() == counts["count_all"]().keys()
