@@ -143,7 +143,7 @@ class MemorySnapshotLog(SnapshotLog[MemoryGround, RowFileChange[LiveFile], Memor
             return _log_snapshot(landed)
 
     def limit(self, ground: MemoryGround) -> HistoryLimit:
-        return HistoryLimit.of(ground.table.properties, prefix="")
+        return HistoryLimit.of(ground.table.properties)
 
     def protected(self, ground: MemoryGround) -> set[SnapshotId]:
         """And what foreign commits came since our newest: without them it would look like a rollback."""

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on lake tables of a format whose log keeps columns and properties: create, match, alter."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic
+
+from lakeward.bucketing import check_bucket_keys
+from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
+from lakeward.lake.core.expiry import new_history
+from lakeward.lake.core.log import G, SnapshotLog
+from lakeward.lake.core.reconcile import find_owner
+from lakeward.lake.owner import check_owner
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lake import LakeCatalog, is_own
+
+_ATTEMPTS = 5
+
+
+class CoreCatalog(LakeCatalog, Generic[G]):
+    lake: str
+
+    @abstractmethod
+    def open_log(self, path: TablePath) -> SnapshotLog[G, Any, Any]: ...
+
+    @abstractmethod
+    def columns(self, ground: G) -> Sequence[Column]:
+        """The user's. Raises `UnsupportedType`."""
+
+    @abstractmethod
+    def properties(self, ground: G) -> Mapping[str, str]: ...
+
+    @abstractmethod
+    def layout(self, ground: G) -> Mapping[str, str]:
+        """What must stay as it is besides columns, in words: partitions, primary key."""
+
+    @abstractmethod
+    def expected_layout(self, descriptor: TableDescriptor) -> Mapping[str, str]:
+        """The same, as `layout` would spell it."""
+
+    @abstractmethod
+    def make(self, table: TableInfo, properties: Mapping[str, str]) -> bool:
+        """Creates the lake table in one step. False: one is there."""
+
+    @abstractmethod
+    def put_columns(self, ground: G, table: TableInfo, columns: Sequence[Column]) -> bool:
+        """Adds columns that it has not, on this ground. False: the head moved."""
+
+    @abstractmethod
+    def put_properties(self, ground: G, table: TableInfo, changes: Mapping[str, str | None]) -> bool:
+        """As `put_columns`."""
+
+    def check_columns(self, columns: Sequence[Column], table: str) -> None:
+        """Raises `InvalidTable`, `UnsupportedType` for what the format cannot hold."""
+        return
+
+    def why_not(self, lake_key: str) -> str | None:
+        """Why a lake property is not set, in words; None: it may be."""
+        return None
+
+    def lake_key(self, key: str) -> str:
+        """`delta.X` is Delta's own X; `delta.history.X` and `delta.write.X` are read by us alone; anything else is kept
+        for the hot side's eyes."""
+        if key.startswith((f"{self.lake}.history.", f"{self.lake}.write.")):
+            return f"lakeward.{key.removeprefix(f'{self.lake}.')}"
+        return key if key.startswith((f"{self.lake}.", "lakeward.")) else f"fluss.{key}"
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        check_bucket_keys(descriptor)
+        self.check_columns(descriptor.schema.columns, str(path))
+        for key, value in descriptor.properties.items():
+            if reason := self.why_not(self.lake_key(key)):
+                raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
+
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        self.check_descriptor(table.path, table.descriptor)
+        properties = {self.lake_key(k): v for k, v in table.descriptor.properties.items()}
+        if not self.exists(table.path) and self.make(table, {**new_history(), **properties}):
+            return True
+        self.check_create(table, adopt=adopt)
+        return False
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        if not self.exists(table.path):
+            return
+        log = self.open_log(table.path)
+        ground = log.load()
+        self._check_match(ground, table)
+        check_owner(table, find_owner(log, ground), has_snapshots=ground.head_id is not None, adopt=adopt)
+
+    def validate(self, table: TableInfo) -> None:
+        self._check_match(self.open_log(table.path).load(), table)
+
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        self._check_changes(table, columns, changes)
+        missing_columns(table, self.columns(self.open_log(table.path).load()), columns)
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        self._check_changes(table, columns, {})
+
+        def add(ground: G) -> bool:
+            missing = missing_columns(table, self.columns(ground), columns)
+            return not missing or self.put_columns(ground, table, missing)
+
+        self._alter(table, add)
+
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        self._check_changes(table, (), changes)
+        own = new_history()
+        wanted = {key: own.get(key) if v is None else v for k, v in changes.items() for key in [self.lake_key(k)]}
+
+        def put(ground: G) -> bool:
+            have = self.properties(ground)
+            return all(have.get(k) == v for k, v in wanted.items()) or self.put_properties(ground, table, wanted)
+
+        self._alter(table, put)
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        ground = self.open_log(path).load()
+        return is_own(self.properties(ground)) and ground.head_id is None
+
+    def table_id(self, path: TablePath) -> TableId | None:
+        log = self.open_log(path)
+        return find_owner(log, log.load())
+
+    def _alter(self, table: TableInfo, change: Any) -> None:
+        """On whatever version is there: rounds commit meanwhile."""
+        log = self.open_log(table.path)
+        for _ in range(_ATTEMPTS):
+            if change(log.load()):
+                return
+        raise LakeUnavailable(lake=self.lake, what=f"alter {table.path}", reason="others kept committing")
+
+    def _check_changes(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        self.check_columns(columns, str(table.path))
+        for column in columns:
+            if not column.type.nullable:
+                reason = "an added column must be nullable"
+                raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+        for key in changes:
+            if reason := self.why_not(self.lake_key(key)) or "":
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+
+    def _check_match(self, ground: G, table: TableInfo) -> None:
+        diff = diff_columns(self.columns(ground), table.descriptor.schema.columns)
+        have, due = self.layout(ground), self.expected_layout(table.descriptor)
+        diff += [f"{k}: lake {have[k] or 'none'}, wanted {v or 'none'}" for k, v in due.items() if have[k] != v]
+        if diff:
+            raise LakeMismatch(table=str(table.path), diff="; ".join(diff))
+
+
+def missing_columns(table: TableInfo, have: Sequence[Column], columns: Sequence[Column]) -> list[Column]:
+    """Those that the lake table has not yet. Raises `LakeMismatch`."""
+    by_name = {c.name: c for c in have}
+    for column in columns:
+        known = by_name.get(column.name, column)
+        if known.type != column.type:
+            diff = f"column {column.name}: lake {known.type}, wanted {column.type}"
+            raise LakeMismatch(table=str(table.path), diff=diff)
+    return [c for c in columns if c.name not in by_name]
+
+
+def diff_columns(have: Sequence[Column], due: Sequence[Column]) -> list[str]:
+    """What differs, one line each; the order counts."""
+    types, expected = {c.name: str(c.type) for c in have}, {c.name: str(c.type) for c in due}
+    diff = [
+        f"column {name}: lake {types.get(name, 'has none')}, wanted {expected.get(name, 'none')}"
+        for name in dict.fromkeys((*types, *expected))
+        if types.get(name) != expected.get(name)
+    ]
+    if not diff and list(types) != list(expected):
+        diff.append(f"column order: lake {', '.join(types)}, wanted {', '.join(expected)}")
+    return diff
