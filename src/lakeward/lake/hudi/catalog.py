@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch
+from lakeward.lake.core.expiry import new_history
 from lakeward.lake.given import ANY, HISTORY, NUMBER, check_allowed
 from lakeward.lake.hudi.commit.landing import make_folders
 from lakeward.lake.hudi.commit.reconcile import HudiGround
@@ -74,6 +75,7 @@ class HudiLakeCatalog(LakeCatalog):
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         self.check_descriptor(table.path, table.descriptor)
         there, properties = self._table_of(table.path), first_properties(table.path, table.descriptor)
+        properties = {**new_history(), **properties}
         with lake_errors(str(table.path), "create"):
             make_folders(there.root)
             if self._files.put_exclusively(there.properties_path, format_properties(properties)):
@@ -126,7 +128,11 @@ class HudiLakeCatalog(LakeCatalog):
         _check_changes(table, (), changes)
 
         def changed(properties: dict[str, str]) -> dict[str, str]:
-            wanted = {**properties, **{lake_key(k): v for k, v in changes.items()}}
+            own = new_history()
+            wanted = {
+                **properties,
+                **{lake_key(k): own.get(lake_key(k)) if v is None else v for k, v in changes.items()},
+            }
             return {k: v for k, v in wanted.items() if v is not None}
 
         with lake_errors(str(table.path), "alter"):

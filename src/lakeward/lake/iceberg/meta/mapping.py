@@ -13,6 +13,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey
+from lakeward.lake.core.expiry import new_history
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
@@ -29,8 +30,7 @@ DEFAULTS: Mapping[str, str] = {
     VERSION_KEY: "2",
     "write.format.default": "parquet",
     "write.parquet.compression-codec": "zstd",
-    # A round every 10 s: half an hour of snapshots for readers that hold no lease, about 180 of them.
-    "history.expire.max-snapshot-age-ms": "1800000",
+    **new_history(prefix=""),
     "history.expire.min-snapshots-to-keep": "1",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",

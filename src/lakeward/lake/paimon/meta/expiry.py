@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from lakeward.lake.core.expiry import MAX_AGE_KEY, MAX_AGE_MS, MIN_KEPT_KEY
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
 from lakeward.model.expiry import ExpiringSnapshot
 
-AGE_KEY = "history.expire.max-snapshot-age-ms"
-KEEP_KEY = "history.expire.min-snapshots-to-keep"
-_DEFAULTS = {AGE_KEY: 30 * 60 * 1000, KEEP_KEY: 1}
-"""Half an hour, as for the other formats."""
+AGE_KEY, KEEP_KEY = MAX_AGE_KEY, MIN_KEPT_KEY
+_DEFAULTS = {AGE_KEY: MAX_AGE_MS, KEEP_KEY: 1}
 
 
 def plan_expiry(
