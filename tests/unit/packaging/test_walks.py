@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
-from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.table import BucketFunction
 from lakeward.spi.registry import load_lake
+from tests.kit import toylake
 from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
@@ -29,22 +27,14 @@ OF_COMPACTION = {
 }
 
 
-class ToyLake(MemoryLakeStorage):
-    name = "toy"
-
-
-def load_toy(options: Mapping[str, str]) -> ToyLake:
-    return ToyLake(MemoryLake(), CAPABILITIES)
-
-
 def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are made in it, rounds run, and reads find their rows: nothing else has heard its name."""
     installed = tmp_path / "toy-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text(f"[lakeward.lake]\ntoy = {__name__}:load_toy\n")
+    (installed / "entry_points.txt").write_text(f"[lakeward.lake]\ntoy = {toylake.__name__}:load\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    world = InProcessLakeward(tmp_path / "data", load_lake("toy", {}))
+    world = InProcessLakeward(tmp_path / "data", load_lake("toy", {"folder": str(tmp_path / "lake")}))
     try:
         table = world.create("db.t", "id bigint not null, v string", primary_key="id")
         assert table.descriptor.properties["table.datalake.format"] == "toy"

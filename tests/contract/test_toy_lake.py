@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A format as small as `lake/core` allows keeps the lake contract."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeward.model.ids import SnapshotId
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeStorage
+from lakeward_testing.lakes import LakeContract
+from lakeward_testing.scripted_log import Row
+from tests.kit.toylake import STORAGE, ToyFile, ToyFiles, ToyLog, ToyStorage
+
+
+class TestToyLake(LakeContract):
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> LakeStorage:
+        return ToyStorage(str(tmp_path))
+
+    def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
+        commit(lake, table, operation="replace")
+
+    def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
+        log, files = parts(lake, table)
+        there, new = files.at(log.load()), []
+        for file in there.files:
+            (rows,) = there.read([file], files.schema(log.load()))
+            new += [write(log, rows, file.bucket)] if rows.num_rows else []
+        commit(lake, table, operation="replace", files=new)
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        log, files = parts(lake, table)
+        full = [{**r, "__timestamp": 0, "__bucket": 0} for r in rows]
+        new = write(log, pa.Table.from_pylist(full, schema=files.schema(log.load())), "0")
+        commit(lake, table, operation="append", files=[*log.load().now.files, new])
+
+    def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
+        log, _ = parts(lake, table)
+        ground = log.load()
+        others = {s.snapshot_id for s in log.newest_first(ground)} - log.protected(ground)
+        assert log.forget(ground, others)
+        for path in (*log.only_in(log.load(), []), *log.clean(log.load(), [])):
+            STORAGE.delete(path)
+
+    def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
+        log, _ = parts(lake, table)
+        old = log.read(int(snapshot_id))
+        commit(lake, table, operation="restore", files=old.files, own=old.own)
+
+
+def parts(lake: LakeStorage, table: TableInfo) -> tuple[ToyLog, ToyFiles]:
+    assert isinstance(lake, ToyStorage)
+    opened = lake.open_table(table)
+    assert isinstance(opened.log, ToyLog)
+    assert isinstance(opened.files, ToyFiles)
+    return opened.log, opened.files
+
+
+def commit(lake: LakeStorage, table: TableInfo, **change: Any) -> None:
+    log, _ = parts(lake, table)
+    assert log.next(log.load(), altered=False, **change)
+
+
+def write(log: ToyLog, rows: pa.Table, bucket: str) -> dict[str, Any]:
+    path, offsets = f"{log.root}/data/theirs-{uuid.uuid4().hex}.parquet", rows.column("__offset").to_pylist()
+    with STORAGE.open_output(path) as out:
+        pq.write_table(rows, out)
+    facts = ToyFile(path, bucket, rows.num_rows, Path(path).stat().st_size, min(offsets), max(offsets))
+    return dict(json.loads(json.dumps(asdict(facts))))
