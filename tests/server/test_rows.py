@@ -12,6 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pandas  # type: ignore[import-untyped]
+import polars
 import pyarrow as pa
 import pytest
 
@@ -130,7 +132,7 @@ def test_every_type_survives(client: Client) -> None:
         ([{"id": 1, "name": "x"}, {"id": 2, "name": 3}], 1, "name"),
         (pa.table({"id": [1, 2], "extra": [1, 2]}), 0, "extra"),
         (pa.table({"id": [1, None, 3]}), 1, "id"),
-        (pa.table({"id": [1.0, 2.5]}), 0, "id"),
+        (pa.table({"id": [1.0, 2.5]}), 1, "id"),
         (pa.table({"id": pa.array([1, 2**63], pa.uint64())}), 1, "id"),
         (pa.table({"name": ["x"]}), 0, "id"),
     ],
@@ -143,6 +145,20 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_stored(
         table.append(rows)
     assert (refused.value.row, refused.value.column) == (row, column)
     assert everything(table) == []
+
+
+def test_a_frame_makes_a_table_and_both_show_themselves(client: Client) -> None:
+    frame = pandas.DataFrame({"id": [1, 2], "at": pandas.to_datetime(["2026-01-01", None]), "name": ["x", None]})
+    table = make(client, frame, primary_key="id")
+    table.upsert(frame)
+    table.upsert(polars.LazyFrame({"id": [3], "name": ["y"]}))
+    assert [str(c.type) for c in table.info.schema.columns] == ["BIGINT NOT NULL", "TIMESTAMP(6)", "STRING"]
+    assert len(table.lookup([{"id": n} for n in (1, 2, 3)])) == 3
+    assert repr(table).startswith(f"Table {table.path} (id BIGINT NOT NULL, at TIMESTAMP(6), name STRING)\n")
+    for words in ("primary key id; in no lake", f"  {table.path}: in no lake"):
+        assert words in f"{table!r}\n{client!r}"
+    with Client("http://127.0.0.1:1") as nowhere:
+        assert repr(nowhere) == "Client of http://127.0.0.1:1, which does not answer now"
 
 
 def test_the_server_refuses_nulls_from_a_client_that_does_not_check(client: Client) -> None:

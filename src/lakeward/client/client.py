@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from lakeward.client.columns import as_names, parse_columns, with_key
 from lakeward.client.options import ClientOptions
+from lakeward.client.show import show_client
 from lakeward.client.table import Table
 from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
@@ -74,8 +75,8 @@ class Client:
         if_not_exists: bool = False,
         adopt: bool = False,
     ) -> Table:
-        """Makes a table, in the lake first where it has one. `columns`: SQL text, an Arrow schema, a mapping or
-        `Column`s.
+        """Makes a table, in the lake first where it has one. `columns`: SQL text, an Arrow schema, a mapping,
+        `Column`s, or a frame of pandas or polars, whose columns are taken and whose rows are not.
 
         `freshness` is the longest a row may wait before the lake shows it (`"30 s"`, a timedelta); `lake` False keeps
         the table out of the lake. Raises `InvalidTable`, `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`."""
@@ -199,6 +200,10 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        """Asks the server once, briefly: tables with freshness and lag."""
+        return show_client(self)
 
     def _table(self, answer: TableAnswer) -> Table:
         table = Table(self, answer.table, warnings=answer.warnings)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeward.client.frames import schema_of
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import from_arrow_schema
 from lakeward.model.schema import Column, Schema
@@ -17,13 +18,16 @@ from lakeward.model.types import DataType
 
 
 def parse_columns(columns: Any) -> tuple[Column, ...]:
-    """`"id BIGINT NOT NULL, name STRING"`, a `pa.Schema`, `{"id": "BIGINT NOT NULL"}`, a `Schema` or `Column`s."""
+    """`"id BIGINT NOT NULL, name STRING"`, a `pa.Schema`, `{"id": "BIGINT NOT NULL"}`, a `Schema`, `Column`s, or
+    Arrow data or a frame of pandas or polars, whose columns are taken."""
     if isinstance(columns, str):
         return _from_sql(columns)
     if isinstance(columns, Schema):
         return columns.columns
     if isinstance(columns, pa.Schema):
         return from_arrow_schema(columns)
+    if (frame := schema_of(columns)) is not None:
+        return from_arrow_schema(frame)
     if isinstance(columns, Mapping):
         return tuple(Column(name=name, type=_type(kind)) for name, kind in columns.items())
     if isinstance(columns, Iterable):
@@ -31,7 +35,7 @@ def parse_columns(columns: Any) -> tuple[Column, ...]:
         if all(isinstance(c, Column) for c in parsed):
             return parsed
     raise InvalidRequest(
-        what="columns", reason="give SQL text, an Arrow schema, a mapping of names to types, or Columns"
+        what="columns", reason="give SQL text, an Arrow schema, a frame, a mapping of names to types, or Columns"
     )
 
 

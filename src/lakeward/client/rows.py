@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.client.casts import holds_map, in_microseconds, is_fitting
+from lakeward.client.frames import as_arrow, is_exact_stand_in, plain
 from lakeward.errors import InvalidRequest, InvalidRows
 from lakeward.model.arrow import to_arrow_type
 from lakeward.model.nestednulls import find_nested_null
@@ -28,7 +29,7 @@ def fit_rows(rows: Any, table: TableInfo, names: Sequence[str]) -> pa.Table:
     """The rows as an Arrow table with exactly these columns, every value checked. Raises `InvalidRows`."""
     columns = [table.schema.column(name) for name in names]
     where = str(table.path)
-    arrow = _as_arrow(rows)
+    arrow = as_arrow(rows)
     fitted = _from_dicts(rows, columns, where) if arrow is None else _from_arrow(arrow, columns, where)
     for column in columns:
         _check_values(fitted.column(column.name), column, where)
@@ -47,7 +48,7 @@ class GivenRows:
 def split_given(rows: Any, table: TableInfo) -> list[GivenRows]:
     """Runs of rows by the columns that they give: an upsert leaves the others alone. Names that the table does not have
     are for `fit_rows` to refuse."""
-    arrow = _as_arrow(rows)
+    arrow = as_arrow(rows)
     if arrow is not None:
         return [GivenRows(_given(arrow.column_names, table), arrow)]
     runs: list[GivenRows] = []
@@ -65,21 +66,6 @@ def _given(names: Collection[str], table: TableInfo) -> tuple[str, ...] | None:
     return (
         None if len(names) == len(known) or not set(known).issuperset(names) else tuple(n for n in known if n in names)
     )
-
-
-def _as_arrow(rows: Any) -> pa.Table | None:
-    """None: they are dicts."""
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if isinstance(rows, pa.RecordBatchReader):
-        return rows.read_all()
-    if hasattr(rows, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(rows).read_all()
-    if hasattr(rows, "__arrow_c_array__"):
-        return pa.Table.from_batches([pa.record_batch(rows)])
-    return None
 
 
 def _from_dicts(rows: Any, columns: Sequence[Column], where: str) -> pa.Table:
@@ -155,12 +141,23 @@ def _fit(rows: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
     given = rows.column(column.name)
     if given.type == kind:
         return given
+    if is_exact_stand_in(given.type, kind):
+        return _cast(plain(given, kind), kind, column, where)
     if not is_fitting(given.type, kind):
         if given.null_count == len(given):
             return pa.chunked_array([pa.nulls(len(given), kind)], type=kind)
         row = _first(given, lambda part: part.null_count < len(part))
-        raise InvalidRows(table=where, row=row, column=column.name, reason=f"{given.type} does not fit {column.type}")
+        raise InvalidRows(table=where, row=row, column=column.name, reason=_misfit(given.type, column))
     return _cast(given, kind, column, where)
+
+
+def _misfit(given: pa.DataType, column: Column) -> str:
+    advice = ""
+    if pa.types.is_timestamp(given) and given.tz is not None and column.type.keyword == "TIMESTAMP":
+        advice = "; bring it to UTC first, as with .dt.tz_convert('UTC'), or make the column TIMESTAMP_LTZ"
+    elif pa.types.is_timestamp(given) and column.type.keyword == "TIMESTAMP_LTZ":
+        advice = "; say its zone first, as with .dt.tz_localize('UTC')"
+    return f"{given} does not fit {column.type}{advice}"
 
 
 def _cast(given: pa.ChunkedArray, kind: pa.DataType, column: Column, where: str) -> pa.ChunkedArray:

@@ -16,6 +16,7 @@ from lakeward.client.naming import with_extra
 from lakeward.client.routing import MAX_BATCH_BYTES, Router
 from lakeward.client.rows import fit_rows, split_given
 from lakeward.client.sender import PutSender
+from lakeward.client.show import show_table
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
 from lakeward.errors import InvalidRows, SchemaChanged
@@ -46,6 +47,10 @@ class Table:
         self.router = Router(info)
         self._lock = threading.Lock()
         self._senders: dict[tuple[PutKind, Columns], PutSender] = {}
+
+    def __repr__(self) -> str:
+        """Asks the server once, briefly: schema, freshness and lag."""
+        return show_table(self)
 
     @property
     def path(self) -> str:

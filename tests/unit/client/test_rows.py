@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+import pandas  # type: ignore[import-untyped]
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -171,3 +173,34 @@ def test_columns_are_written_in_four_ways() -> None:
     for wrong in (7, [1], "a NOTATYPE", ""):
         with pytest.raises(InvalidRequest):
             parse_columns(wrong)
+
+
+def test_what_frames_keep_in_other_types_is_taken_where_it_is_exact() -> None:
+    moments = pandas.to_datetime(["2026-01-31 12:00", None]).tz_localize("UTC")
+    gaps = pandas.DataFrame({"n": [1.0, None], "at": moments, "day": ["2026-01-31", None]})
+    fitted = fit(gaps, "n BIGINT, at TIMESTAMP(3), day DATE")
+    first = {"n": 1, "at": datetime(2026, 1, 31, 12), "day": datetime(2026, 1, 31).date()}
+    assert fitted.to_pylist() == [first, {"n": None, "at": None, "day": None}]
+    frame = polars.DataFrame({"n": [1.0, float("nan")], "at": ["2026-01-31T12:00:00.5", None]})
+    expected = [{"n": 1, "at": datetime(2026, 1, 31, 12, 0, 0, 500_000)}, {"n": None, "at": None}]
+    for rows in (frame, frame.lazy()):
+        assert fit(rows, "n BIGINT, at TIMESTAMP(3)").to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "columns", "row", "words"),
+    [
+        (pa.array([1.0, 1.5]), "a BIGINT", 1, "1.5 is no BIGINT"),
+        (pa.array([1.0, 2.0**40]), "a INT", 1, "is no INT"),
+        (pa.array([float("nan")]), "a BIGINT NOT NULL", 0, "null in a NOT NULL column"),
+        (pa.array(["2026-01-31 12:00", "noon"]), "a TIMESTAMP(3)", 1, "'noon' is no TIMESTAMP"),
+        (pa.array(["2026-01-31T12:00:00Z"]), "a TIMESTAMP(3)", 0, "is no TIMESTAMP"),
+        (pa.array(["2026-01-31 12:00:00"]), "a TIMESTAMP_LTZ(3)", 0, "is no TIMESTAMP_LTZ"),
+        (pa.array([0], pa.timestamp("ms", "Europe/Berlin")), "a TIMESTAMP(3)", 0, "tz_convert('UTC')"),
+        (pa.array([0], pa.timestamp("ms")), "a TIMESTAMP_LTZ(3)", 0, "tz_localize('UTC')"),
+    ],
+)
+def test_what_would_lose_something_is_refused_by_row(values: pa.Array, columns: str, row: int, words: str) -> None:
+    with pytest.raises(InvalidRows) as refused:
+        fit(pa.table({"a": values}), columns)
+    assert (refused.value.row, words in refused.value.message) == (row, True), refused.value.message

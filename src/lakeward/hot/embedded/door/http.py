@@ -73,11 +73,12 @@ class ServerConnection:
         params: dict[str, Any] | None = None,
         repeatable: bool = True,
         timeout_s: float | None = None,
+        retry_s: float | None = None,
     ) -> Any:
         """The answer's JSON. Raises the server's typed error, or `ServerUnavailable` after retrying for `retry_s`.
 
         A call that is not `repeatable` is sent again only when it cannot have arrived."""
-        give_up_at = time.monotonic() + self.retry_s
+        give_up_at = time.monotonic() + (self.retry_s if retry_s is None else retry_s)
         pause_s = 0.05
         while True:
             try:
