@@ -17,6 +17,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.types import Int64Type
 from lakeward.protocol.tables import AlterTable, CreateTable
+from lakeward.spi.lake import OWN_PROPERTY
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.paimonforeign import PaimonForeignEngine
@@ -124,6 +125,7 @@ def test_merge_engines_whose_rows_would_not_be_a_rounds_make_no_table(
 def test_nor_is_a_table_of_others_with_such_an_engine_taken(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
     world.create(pk=True)
     world.federation.drop(PATH)
+    disown(lake)
     change_options(lake, {"merge-engine": "aggregation", "deletion-vectors.enabled": "true"})
     with pytest.raises(LakeMismatch, match=r"merge-engine: lake aggregation, wanted ded.*vectors.enabled: lake true"):
         world.create(pk=True)
@@ -157,9 +159,16 @@ def change_options(lake: PaimonLakeStorage, options: dict[str, str], path: Table
     PaimonForeignEngine(lake.connection, path).alter(*changes)
 
 
+def disown(lake: PaimonLakeStorage) -> None:
+    """Nothing says any more that Lakeward made it."""
+    own = [key for key in lake.connection.load(PATH).table_schema.options if key.startswith(OWN_PROPERTY)]
+    PaimonForeignEngine(lake.connection, PATH).alter(*map(SchemaChange.remove_option, own))
+
+
 def test_a_table_of_others_with_another_shape_is_left_alone(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
     world.create(pk=True, buckets=2)
     world.federation.drop(PATH)
+    disown(lake)
     with pytest.raises(LakeMismatch, match=r"primary keys: lake id, wanted none.*option bucket: lake 2, wanted -1"):
         world.create()
     assert world.hot.load_tables() == []
