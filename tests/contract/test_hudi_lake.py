@@ -29,6 +29,8 @@ class TestHudiLake(LakeContract):
         "test_delete_files_are_referenced_too": "a deleted key is a block of a log file: there are no delete files",
     }
 
+    refuses_keys = True
+
     @pytest.fixture
     def lake(self, tmp_path: Path) -> LakeStorage:
         return load_lake("hudi", {"warehouse": str(tmp_path / "warehouse")})

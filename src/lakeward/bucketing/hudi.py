@@ -43,6 +43,23 @@ def assign(columns: Sequence[KeyColumn], count: int) -> npt.NDArray[np.int32]:
     return ((state & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
 
 
+def find_ambiguous(names: Sequence[str], columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[int, str, str] | None:
+    """The first key (row, column, reason) whose record key, a text, may be another key's as well: Hudi spells an empty
+    text `__empty__`, and a key of several columns `a:1,b:2`. None: every key has its own text."""
+    for i, (name, values) in enumerate(zip(names, columns, strict=True)):
+        if not pa.types.is_string(values.type):
+            continue
+        bad, reason = pc.is_in(values, value_set=pa.array(RESERVED)), f"a Hudi key is not {' or '.join(RESERVED)}"
+        if i + 1 < len(names) and not pc.any(bad).as_py():
+            separator = f"{SEPARATOR}{names[i + 1]}:"
+            bad = pc.match_substring(values, separator)
+            reason = f"a Hudi key of several columns has no {separator!r} in this one, which begins the next"
+        row = pc.index(bad, True).as_py()
+        if row >= 0:
+            return row, name, reason
+    return None
+
+
 def hash_text(text: str) -> int:
     """Java's String.hashCode as an unsigned number: over UTF-16 units."""
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2")

@@ -38,7 +38,7 @@ class RowEncoding:
         Raises `RowNotEncoded`."""
         with self.errors(rows):
             fitted = conform(rows)
-        return settled(fitted, lambda column, row: self._error(rows, column, row, _NOT_NULL))
+        return settled(fitted, lambda column, row: self.error(rows, column, row, _NOT_NULL))
 
     @contextmanager
     def errors(self, rows: pa.Table, schema: pa.Schema | None = None) -> Iterator[None]:
@@ -48,9 +48,9 @@ class RowEncoding:
             yield
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             column, row = _find(rows, schema)
-            raise self._error(rows, column, row, f"{type(error).__name__}: {str(error)[:300]}") from error
+            raise self.error(rows, column, row, f"{type(error).__name__}: {str(error)[:300]}") from error
 
-    def _error(self, rows: pa.Table, column: str | None, row: int | None, reason: str) -> RowNotEncoded:
+    def error(self, rows: pa.Table, column: str | None, row: int | None, reason: str) -> RowNotEncoded:
         return RowNotEncoded(
             lake=self.lake,
             table=self.table,

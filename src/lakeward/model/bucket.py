@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from lakeward.errors import InvalidRequest
 
 PARTITION_SEPARATOR = "$"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive, and engines that name folders as it does, call a partition whose key is null."""
 
 
 @dataclass(frozen=True, order=True)

@@ -21,12 +21,12 @@ from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.partitions import check_time, is_expired
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model.bucket import Bucket, partition_name, partition_values
+from lakeward.model.bucket import HIVE_NULL, Bucket, partition_name, partition_values
 from lakeward.model.cut import CutEnds
 from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Schema
-from lakeward.model.table import TableInfo
+from lakeward.model.table import BucketFunction, TableInfo
 
 _log = logging.getLogger(__name__)
 
@@ -200,6 +200,8 @@ class HotTable:
                 what=what, reason=f"{len(values)} values for partition keys {', '.join(keys) or '(none)'}"
             )
         partition_name(values)
+        if HIVE_NULL in values and self.info.descriptor.bucket_function is BucketFunction.HUDI:
+            raise InvalidRequest(what=what, reason=f"Hudi's readers take {HIVE_NULL} for a partition without a value")
         if self.options.auto_partition is not None:
             check_time(self.options.auto_partition, str(self.info.path), name)
         most = self._services.options.max_partitions

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch
+from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, UnsupportedType
 from lakeward.lake.core.expiry import new_history
 from lakeward.lake.given import ANY, HISTORY, NUMBER, check_allowed
 from lakeward.lake.hudi.commit.landing import make_folders
@@ -40,7 +40,8 @@ from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.model.typetable import row_of
 from lakeward.spi.lake import LakeCatalog, is_own
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
@@ -66,6 +67,11 @@ class HudiLakeCatalog(LakeCatalog):
         if odd := find_odd_name(descriptor.schema.columns):
             raise InvalidTable(table=str(path), field="column", value=odd, reason=NAMES)
         to_avro_schema(descriptor.schema.columns, path.table)
+        for name in descriptor.primary_key:
+            kind = descriptor.schema.column(name).type
+            if BucketFunction.HUDI not in row_of(kind).bucket_key_of:
+                reason = "a record key is a text, and Hudi spells none for this type; take a STRING, as hexadecimal"
+                raise UnsupportedType(where=f"{path}, primary key {name}", type=str(kind), by="Hudi", reason=reason)
         check_partition_keys(path, descriptor, "Hudi")
         for key in descriptor.properties:
             if why := why_not(key):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeward.bucketing import find_ambiguous
 from lakeward.errors import InvalidRequest
 from lakeward.lake.codec import choose_codec
 from lakeward.lake.conform import conform
@@ -158,6 +159,8 @@ class HudiLakeWriter(LakeWriter):
             self._flush()
             self._close()
             self._is_log = is_log
+        if self._pending and self._pending[0].schema.names != batch.schema.names:  # deletes may come as keys alone
+            self._flush()
         rows = max(1, min(_ROW_GROUP_ROWS, _ROW_GROUP_BYTES * batch.num_rows // max(1, batch.nbytes)))
         for at in range(0, batch.num_rows, rows):
             part = batch.slice(at, rows)
@@ -181,6 +184,7 @@ class HudiLakeWriter(LakeWriter):
                     self._write_block(self._output, rows)
             else:
                 with self._encoding.errors(rows, self._stored):
+                    self._check_keys(rows)
                     keys = self._keys(rows)
                     self._output.write(self._whole(rows, keys, self._output.name, self._output.rows))
                 if self._output.size >= self._handle.target_bytes and not self._handle.is_pk:
@@ -195,10 +199,18 @@ class HudiLakeWriter(LakeWriter):
             rows = rows.drop_columns([CHANGE_TYPE])
         live = pa.array(last & ~gone)
         kept, deleted = keys.filter(live), keys.filter(pa.array(last & gone)).to_pylist()
-        table = self._whole(rows.filter(live), kept, output.file_id, output.rows) if len(kept) else None
+        if len(kept):
+            rows = rows.filter(live)
+            self._check_keys(rows)
+        table = self._whole(rows, kept, output.file_id, output.rows) if len(kept) else None
         output.write(table, deleted)
 
     def _keys(self, rows: pa.Table) -> pa.Array:
+        keyed = self._key_columns(rows)
+        is_named = len(keyed.column_names) > 1 or len(self._handle.partition_keys) > 1
+        return record_keys(keyed, keyed.column_names, self._key_types, is_named=is_named)
+
+    def _key_columns(self, rows: pa.Table) -> pa.Table:
         names = list(self._handle.key_fields)
         there = {n: rows.column(n) for n in names if n in rows.column_names}
         if BUCKET in names:
@@ -206,9 +218,15 @@ class HudiLakeWriter(LakeWriter):
         for name, value in self._values.items():
             if name in names and name not in there:
                 there[name] = pa.repeat(pa.scalar(value), rows.num_rows)
-        keyed = pa.table([there[n] for n in names], names=names)
-        is_named = len(names) > 1 or len(self._handle.partition_keys) > 1
-        return record_keys(keyed, names, self._key_types, is_named=is_named)
+        return pa.table([there[n] for n in names], names=names)
+
+    def _check_keys(self, rows: pa.Table) -> None:
+        """The hot store refuses such a key, unless it had the row before it did so. Raises `RowNotEncoded`."""
+        keyed = self._key_columns(rows)
+        wrong = find_ambiguous(keyed.column_names, keyed.columns) if self._handle.is_pk else None
+        if wrong is not None:
+            row, column, reason = wrong
+            raise self._encoding.error(rows, column, row, f"{reason}; another row may have the same record key")
 
     def _whole(self, rows: pa.Table, keys: pa.Array, name: str, start: int) -> pa.Table:
         bucket = self._task.split.bucket

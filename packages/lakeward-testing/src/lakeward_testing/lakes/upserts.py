@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeward.changelog.columns import keep_rows, without_prev
+from lakeward.changelog.columns import keep_rows, with_change, without_prev
 from lakeward.errors import CommitConflict, ForeignRowsFound, ReplacedRowMissing
 from lakeward.model.bucket import Bucket
+from lakeward.model.change import ChangeType
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.split import SnapshotSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage, Renewal
@@ -224,6 +226,31 @@ class UpsertContract(LakeSuite):
         lake_round.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         check_totals(lake, log.table)
+
+    @needs("upserts", "native")
+    def test_keys_alone_delete_before_whole_rows_come(self, lake: LakeStorage) -> None:
+        """As a resync does: every key that the lake has goes, then the rows of the hot store come."""
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1), row(2), row(3))
+        LakeRound.plan(lake, log).run()
+        log.delete(B0, row(1))
+        log.upsert(B0, row(2, "new"), row(4))
+        lake_round = LakeRound.plan(lake, log, generation=1)
+        head = lake_round.base.head
+        assert head is not None
+        writer = lake.open_writer(lake_round.task(B0, 0, log.end(B0)))
+        names = ["id", OFFSET, TIMESTAMP]
+        for batch in lake_round.reader.scan(head, columns=names, buckets=[B0]):
+            writer.write_changes(with_change(batch, ChangeType.DELETE))
+        for _, offset, _ in log.expected(log.ends()):
+            whole = without_prev(log.batch(B0, offset, offset + 1)).drop_columns([CHANGE_TYPE])
+            writer.write_changes(with_change(whole, ChangeType.INSERT))
+        lake_round.take(B0, log.end(B0), writer.complete())
+        lake_round.commit()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        log.upsert(B0, row(1, "again"), row(3, "later"))
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "equality")
     def test_keys_delete_older_rows_and_no_newer_ones(self, lake: LakeStorage) -> None:

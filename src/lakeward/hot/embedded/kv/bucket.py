@@ -31,7 +31,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import Schema
-from lakeward.model.table import TableInfo
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo
 from lakeward.spi.hot import KvSnapshot
 
 __all__ = ["KvBucket", "KvOptions"]
@@ -366,5 +366,15 @@ def lookup_nothing(table: TableInfo, schemas: Mapping[int, Schema], keys: pa.Rec
 def make_builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:
     with_before_images = options.has_before_images(table.descriptor)
     return PutBuilder(
-        str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=with_before_images
+        str(table.path),
+        RowCodec(schemas),
+        table.descriptor.primary_key,
+        with_before_images=with_before_images,
+        is_hudi=_is_hudi(table.descriptor),
     )
+
+
+def _is_hudi(descriptor: TableDescriptor) -> bool:
+    """Has it a lake in Hudi, or may it get one?"""
+    is_named = descriptor.properties.get("table.datalake.format") == "hudi"
+    return is_named or descriptor.bucket_function is BucketFunction.HUDI

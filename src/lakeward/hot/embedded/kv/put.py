@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.bucketing import find_ambiguous
+from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.changes import (
     ABSENT,
     Before,
@@ -94,8 +96,17 @@ class _SortedKeys:
 class PutBuilder:
     """Works puts out for one schema of a table. Immutable; replaced when the schema grows."""
 
-    def __init__(self, table: str, codec: RowCodec, primary_key: Sequence[str], *, with_before_images: bool) -> None:
-        self.table = table
+    def __init__(
+        self,
+        table: str,
+        codec: RowCodec,
+        primary_key: Sequence[str],
+        *,
+        with_before_images: bool,
+        is_hudi: bool = False,
+    ) -> None:
+        """`is_hudi`: keys are to become record keys of a Hudi table."""
+        self.table, self._is_hudi = table, is_hudi
         self.codec = codec
         self.keys = KeyCodec([codec.arrow.field(name) for name in primary_key])
         self._with_before_images = with_before_images
@@ -108,6 +119,9 @@ class PutBuilder:
     def upsert(self, batch: pa.RecordBatch, named: Sequence[str] | None, read: Read, base: int) -> Put:
         """`named`: only these columns (and the key) are set, the others stay as they are. Raises `InvalidRows`."""
         given = align_rows(self.table, self.codec.arrow, batch, named, self.keys.names)
+        if self._is_hudi and (wrong := find_ambiguous(self.keys.names, [given[n] for n in self.keys.names])):
+            row, column, reason = wrong
+            raise InvalidRows(table=self.table, row=row, column=column, reason=reason)
         keys = _SortedKeys.of(self.keys.encode(given))
         image = self._read_image(keys, read)
         rows = given if named is None else self._completed(given, image)
