@@ -59,7 +59,8 @@ def fill(disk: Path) -> None:
 
 
 def ask(server: ServerProcess, method: str, path: str, body: Any = None) -> httpx.Response:
-    return httpx.request(method, f"{server.url}{path}", json=body, timeout=120)
+    headers = {"content-type": "application/json"}
+    return httpx.request(method, f"{server.url}{path}", json=body, headers=headers, timeout=120)
 
 
 def changes(server: ServerProcess) -> dict[str, httpx.Response]:

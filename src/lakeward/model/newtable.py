@@ -12,6 +12,9 @@ from lakeward.model.table import TableDescriptor
 from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType, TimeType, VectorType
 
 _NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType, VectorType)
+MOST_COLUMNS = 5_000
+"""Whoever asks for one row has all of them looked at."""
+
 FIXED = {"bucket.num": "bucket count", "bucket.key": "bucket key"}
 """Written like properties in Fluss's WITH, and no properties: as one of them they would change nothing."""
 
@@ -41,6 +44,9 @@ def check_new_table(table: str, descriptor: TableDescriptor) -> None:
 def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Column]) -> None:
     """Names that engines which compare without case would take for one: the columns that are there clash only with
     `added` ones. Raises `InvalidTable`."""
+    if len(there) + len(added) > MOST_COLUMNS and added:
+        reason = f"a table takes up to {MOST_COLUMNS} columns"
+        raise InvalidTable(table=table, field="columns", value=str(len(there) + len(added)), reason=reason)
     folded = {name.lower(): name for name in (*SYSTEM_COLUMNS, *(c.name for c in there))}
     _check_names(table, "column", [c.name for c in added], folded)
     for name in (c.name for c in added if c.name in SYSTEM_COLUMNS):

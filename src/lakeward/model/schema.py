@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import NoneType
 from typing import Any
 
@@ -102,14 +103,17 @@ class Schema:
         object.__setattr__(self, "columns", tuple(numbered))
         object.__setattr__(self, "highest_id", highest)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(c.name for c in self.columns)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {c.name: c for c in self.columns}
+
     def column(self, name: str) -> Column:
-        for column in self.columns:
-            if column.name == name:
-                return column
+        if name in self._by_name:
+            return self._by_name[name]
         raise InvalidTable(
             table=UNNAMED, field="column", value=name, reason=f"no such column; there are {', '.join(self.names)}"
         )

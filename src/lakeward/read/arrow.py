@@ -84,7 +84,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not schema.names:
         return pa.RecordBatch.from_struct_array(pa.nulls(batch.num_rows, pa.struct([])))
     arrays = []
+    places = dict(zip(batch.schema.names, range(batch.num_columns), strict=True))  # a look-up by name looks at all
     for field in schema:
-        column = batch.column(field.name)
+        column = batch.column(places[field.name])
         arrays.append(cast_values(column, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

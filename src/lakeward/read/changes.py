@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeward.changelog.columns import change_names
 from lakeward.config.kinds import duration
 from lakeward.errors import HistoryGone, InvalidRequest
-from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.arrow import to_arrow_field
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
@@ -157,7 +157,7 @@ def plan_ranges(
 
 
 def change_schema(table: TableInfo, names: Sequence[str]) -> pa.Schema:
-    fields = [to_arrow_schema(table.schema).field(name).remove_metadata() for name in names]
+    fields = [to_arrow_field(table.schema.column(name)).remove_metadata() for name in names]
     return pa.schema([*fields, pa.field(CHANGE_TYPE, pa.string(), nullable=False), *LAKE_FIELDS])
 
 

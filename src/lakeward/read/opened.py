@@ -11,7 +11,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from lakeward.errors import LakeError, LakewardError, LogTooShort, SnapshotGone
-from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.arrow import to_arrow_field
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import LeaseId, SnapshotId
@@ -65,7 +65,7 @@ class OpenRead:
     @property
     def schema(self) -> pa.Schema:
         """Columns the lake does not promise (an added one in old rows) are as nullable as the table says."""
-        fields = [to_arrow_schema(self.table.schema).field(name).remove_metadata() for name in self.columns]
+        fields = [to_arrow_field(self.table.schema.column(name)).remove_metadata() for name in self.columns]
         return pa.schema([*fields, *(LAKE_FIELDS if self.request.system_columns else ())])
 
     @property

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,9 @@ from lakeward.errors import InvalidRequest
 _UNDERLINE = re.compile(r"\x1b\[\d*m")
 """With which sqlglot marks a word in a terminal."""
 
+_MOST_CHARACTERS = 100_000
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs queries, which are nobody's but the caller's
+
 NO_FILES = "a query here reads Lakeward tables alone, no files; `lakeward write` brings a file into a table"
 
 
@@ -23,10 +27,16 @@ def quoted(name: str) -> str:
 
 
 def parse_query(query: str) -> exp.Expression:
+    """Raises `InvalidRequest`."""
+    if len(query) > _MOST_CHARACTERS:
+        raise InvalidRequest(what="query", reason=f"it has more than {_MOST_CHARACTERS} characters")
     try:
         statement: exp.Expression = sqlglot.parse_one(query, dialect="duckdb")
-    except sqlglot.errors.ParseError as error:
+        statement.sql("duckdb")  # what is nested too deeply to be written is refused as well
+    except sqlglot.errors.SqlglotError as error:
         raise InvalidRequest(what="query", reason=_UNDERLINE.sub("", str(error))) from error
+    except RecursionError as error:
+        raise InvalidRequest(what="query", reason="it is nested too deeply") from error
     if not isinstance(statement, exp.Query):
         raise InvalidRequest(what="query", reason="only SELECT can be run here; write rows with `lakeward write`")
     return statement

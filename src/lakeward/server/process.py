@@ -25,6 +25,7 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.disktrouble import usable
+from lakeward.model.logline import escape_log
 from lakeward.model.stopsignal import StopSignal
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
@@ -233,10 +234,8 @@ def run_server(
     """Serves until SIGTERM or SIGINT, or until HTTP or Flight ends by itself (then 1 is returned).
     Prints one line with the URL; `ready_file` gets the URL once both doors are open.
     """
-    logging.basicConfig(
-        level=str(config.get(options.SERVER_LOG_LEVEL)).upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logging.basicConfig(level=str(config.get(options.SERVER_LOG_LEVEL)).upper())
+    escape_log()
     logging.getLogger().addHandler(LINES)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LogLimit())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
+from lakeward.model.newtable import MOST_COLUMNS, check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor
@@ -58,3 +58,11 @@ def test_a_time_of_day_is_warned_of_at_every_depth(kind: str) -> None:
     (warning,) = warn_of_columns(columns)
     assert warning.startswith("column t: Spark")
     assert warn_of_columns(columns[:1]) == ()
+
+
+def test_a_table_takes_so_many_columns() -> None:
+    most = tuple(columns(**{f"c{n}": "INT" for n in range(MOST_COLUMNS)}))
+    check_new_table("db.t", TableDescriptor(schema=Schema(columns=most)))
+    with pytest.raises(InvalidTable, match="up to 5000 columns"):
+        check_new_columns("db.t", most, columns(one_more="INT"))
+    check_new_columns("db.t", (*most, *columns(one_more="INT")), ())  # one that has them goes on

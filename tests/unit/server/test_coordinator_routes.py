@@ -685,3 +685,22 @@ def memory_table(path: str, **properties: str) -> dict[str, Any]:
     columns = Schema(columns=(Column(name="id", type=Int64Type(nullable=False)),))
     descriptor = TableDescriptor(schema=columns, bucket_function=BucketFunction.FLUSS, properties=properties)
     return {"path": path, "descriptor": descriptor.to_json()}
+
+
+def test_a_read_lease_is_its_tokens_alone(services: Services, world: CoordinatorWorld) -> None:
+    world.create()
+    door, plan = Door(create_app(services)), path_of(routes.READ_PLAN)
+    lease = door.ask("GET", plan, role="read", lease_s=60).json()["lease_id"]
+    for method, route in (("POST", routes.RENEW_READ), ("DELETE", routes.RELEASE_READ)):
+        assert door.ask(method, route.format(lease_id=lease), role="write").status_code == 403
+        assert door.ask(method, route.format(lease_id=lease), role="read").status_code == 204
+
+
+def test_a_tenant_is_told_of_its_own_tables_alone_how_many_a_lake_has(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path)
+    world.create()
+    texts = ["a:admin:admin", "ann:admin:ann:db.*", "ben:read:ben:other.*"]
+    door = Door(create_app(replace(services_of(world), tokens=TokenSet.parse(texts))))
+    counts = {r: [x["tables"] for x in door.ask("GET", routes.LAKES, role=r).json()["lakes"]] for r in ("ann", "ben")}
+    assert counts == {"ann": [1], "ben": [0]}
+    world.close()

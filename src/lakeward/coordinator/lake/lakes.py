@@ -74,11 +74,13 @@ class Lakes:
             if needed is not None:
                 raise _missing(name, [t.path for t in used_by], needed)
 
-    def listed(self) -> list[LakeStatus]:
-        """Every lake that is configured, the one of tables that name none first."""
+    def listed(self, may_see: Callable[[TablePath], bool] = lambda _path: True) -> list[LakeStatus]:
+        """Every lake that is configured, the one of tables that name none first; of its tables those that the caller
+        may see."""
         options = self._board.options
         with self._board.lock:
-            counts = Counter(s.options.lake for s in self._board.sides() if s.options.enabled)
+            sides = [s for s in self._board.sides() if s.options.enabled and may_see(s.info.path)]
+        counts = Counter(s.options.lake for s in sides)
         return [
             LakeStatus(
                 name=name,

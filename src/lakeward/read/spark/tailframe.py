@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.arrow import to_arrow_field
 from lakeward.model.bucket import Bucket
 from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
 from lakeward.model.table import TableInfo
@@ -28,7 +28,7 @@ DRIVER_ROWS = 200_000
 
 def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
     """What Spark takes from Python: its own spelling of each type."""
-    fields = [*(to_arrow_schema(table.schema).field(name) for name in columns), *LAKE_FIELDS]
+    fields = [*(to_arrow_field(table.schema.column(name)) for name in columns), *LAKE_FIELDS]
     return pa.schema([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in fields])
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which web pages may talk to the server: its own. A browser that shows somebody else's page says so in Host or Origin,
-and cannot send JSON across without being allowed to.
+and cannot send JSON across without being allowed to. Where a request has no Origin, as for a picture or a script of
+another page, `Sec-Fetch-Site` says whose page it was.
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
+from lakeward.protocol.routes import API, ICEBERG, READ_PLAN
 from lakeward.protocol.version import PROTOCOL_HEADER
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH"})
 """A page may not send any other method to a foreign server without asking; we never say yes."""
+
+_LEASING = READ_PLAN.rpartition("/")[2]
+"""A GET that takes a lease, as clients of earlier versions ask for it."""
+
+_OWN_SITES = frozenset({"same-origin", "none"})
+"""Of `Sec-Fetch-Site`: our own page, and an address that a person typed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +51,10 @@ class Callers:
             page = urlsplit(origin.lower()).netloc
             if page != host and not _is_named(page, self.pages):
                 raise ForeignCaller(header="Origin", value=origin[:100])
-        if method in _CHANGING and not _is_json(headers):
+        site = headers.get("sec-fetch-site", "none").lower()
+        if site not in _OWN_SITES and "origin" not in headers and path.startswith((f"{API}/", f"{ICEBERG}/")):
+            raise ForeignCaller(header="Sec-Fetch-Site", value=site[:100])
+        if (method in _CHANGING or path.endswith(f"/{_LEASING}")) and not _is_json(headers):
             raise NotJson(what=f"{method} {path}", found=headers.get("content-type", "")[:100])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from lakeward.errors import QuotaExceeded
 from lakeward.model.ids import LeaseId
+from lakeward.protocol.auth import Token
 
 
 class ReadQuotas:
@@ -36,6 +37,13 @@ class ReadQuotas:
             held = self._held.get(token_name, {})
             if lease_id in held:
                 held[lease_id] = max(held[lease_id], self._now_ms() + int(1_000 * lease_s))
+
+    def check_owner(self, token: Token, lease_id: LeaseId) -> None:
+        """A lease belongs to the token that took it; who took one before a restart is not known. Raises `Forbidden`."""
+        with self._lock:
+            owners = {name for name, held in self._held.items() if lease_id in held}
+        if owners and token.name not in owners:
+            raise token.refuse(f"read lease {lease_id}", "the token that took it")
 
     def release(self, lease_id: LeaseId) -> None:
         with self._lock:

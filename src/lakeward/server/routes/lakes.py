@@ -24,7 +24,8 @@ def router(services: Services) -> APIRouter:
 
     def listed_for(token: Token) -> list[LakeStatus]:
         seen = seen_lakes(services, token)
-        return [lake for lake in lakes.listed() if lake.name in seen]
+        listed = lakes.listed(lambda path: token.may_use(str(path)))
+        return [lake for lake in listed if lake.name in seen]
 
     def find(name: str, token: Token) -> LakeStatus:
         listed = listed_for(token)

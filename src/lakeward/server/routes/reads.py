@@ -40,13 +40,15 @@ def router(services: Services) -> APIRouter:
     @router.post(RENEW_READ, dependencies=may_read, status_code=204)
     def renew_read(request: Request, lease_id: str, lease_s: Seconds = 60.0, snapshot: str | None = None) -> Response:
         """`snapshot` moves the lease to an older snapshot, for a read of history."""
+        quotas.check_owner(caller(request), LeaseId(lease_id))
         coordinator.renew_read(LeaseId(lease_id), lease_s, None if snapshot is None else SnapshotId(snapshot))
         quotas.renew(caller(request).name, LeaseId(lease_id), lease_s)
         return Response(status_code=204)
 
     @router.delete(RELEASE_READ, dependencies=may_read, status_code=204)
-    def release_read(lease_id: str) -> Response:
-        """Ends a read's lease. Safe to repeat."""
+    def release_read(request: Request, lease_id: str) -> Response:
+        """Ends a read's lease, by the token that took it. Safe to repeat."""
+        quotas.check_owner(caller(request), LeaseId(lease_id))
         coordinator.release_read(LeaseId(lease_id))
         quotas.release(LeaseId(lease_id))
         return Response(status_code=204)

@@ -14,6 +14,7 @@ from typing import Any
 
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakewardError
+from lakeward.model.logline import escape_log
 from lakeward.protocol.token import TokenSource
 from lakeward.tiering.job.job import TieringJob, run_job
 from lakeward.tiering.job.options import TieringOptions
@@ -90,7 +91,8 @@ class JsonLines(logging.Formatter):
 
 def _quiet() -> None:
     """The job's own words, and of its libraries only what a person has to act on."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO)
+    escape_log()
     for library, level in (("py4j", logging.ERROR), ("pyiceberg", logging.WARNING)):
         logging.getLogger(library).setLevel(level)
     # PySpark says so whenever it starts; no pandas is used here.

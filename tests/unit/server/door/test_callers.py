@@ -71,3 +71,27 @@ def test_what_changes_something_comes_as_json(method: str) -> None:
     ask(OPEN, method, host="localhost", lakeward_protocol="1.1")
     ask(OPEN, "GET", host="localhost")
     ask(OPEN, "DELETE", host="localhost")
+
+
+@pytest.mark.parametrize("callers", [OPEN, GUARDED, CHOSEN])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_a_picture_on_a_foreign_page_asks_for_nothing(callers: Callers, site: str) -> None:
+    """Such a request has no Origin; `same-site` is another port of this machine."""
+    for path in ("/api/v1/tables/db.t/sample", "/iceberg/v1/namespaces"):
+        with pytest.raises(ForeignCaller, match="Sec-Fetch-Site"):
+            callers.check("GET", path, Headers({"host": "lake.example:9050", "sec-fetch-site": site}))
+    callers.check("GET", "/", Headers({"host": "lake.example:9050", "sec-fetch-site": site}))  # a link to the dashboard
+
+
+def test_pages_that_may_call_still_may() -> None:
+    for site, origin in (("same-origin", {}), ("none", {}), ("cross-site", {"origin": "https://board.example"})):
+        ask(CHOSEN, host="lake.example:9050", sec_fetch_site=site, **origin)
+
+
+def test_a_read_lease_is_taken_by_no_plain_get() -> None:
+    """Older browsers say no `Sec-Fetch-Site`; what they cannot do is name a type or a header of ours."""
+    path = "/api/v1/tables/db.t/read-plan"
+    for method in ("GET", "HEAD"):
+        with pytest.raises(NotJson):
+            OPEN.check(method, path, Headers({"host": "localhost"}))
+    OPEN.check("GET", path, Headers({"host": "localhost", "lakeward-protocol": "1.1"}))

@@ -62,13 +62,14 @@ class RowReader:
     def __init__(self, shape: RowShape, planned: Schema, columns: Sequence[str] | None) -> None:
         self._shape, self._planned = shape, planned
         arrow = to_arrow_schema(planned)
+        fields = dict(zip(arrow.names, arrow, strict=True))
         names = arrow.names if columns is None else list(columns)
-        if unknown := [n for n in names if n not in arrow.names]:
+        if unknown := [n for n in names if n not in fields]:
             raise InvalidRequest(
                 what=f"columns of {shape.table}",
                 reason=f"no column {', '.join(unknown)}; there are {', '.join(arrow.names)}",
             )
-        self._fields = [arrow.field(n) for n in names]
+        self._fields = [fields[n] for n in names]
         self._ids = [planned.column(n).column_id for n in names]
         self.schema = pa.schema([*self._fields, *log_fields(is_pk=shape.is_pk)])
 

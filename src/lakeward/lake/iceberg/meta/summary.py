@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.io import FileIO
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.errors import InvalidRequest, LakeTampered
+from lakeward.errors import InvalidRequest, LakePathRefused, LakeTampered
 from lakeward.lake.iceberg.meta.ownpaths import offsets_storage
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
@@ -113,7 +113,7 @@ class SummaryReader:
                 body = json.loads(raw)
                 if not isinstance(body, dict):
                     raise ValueError("it is no JSON object")
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, LakePathRefused) as error:
                 raise self._tampered(snapshot, str(error)) from error
             self._files[text] = body
         return self._files[text]

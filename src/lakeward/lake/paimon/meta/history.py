@@ -15,6 +15,7 @@ from typing import Any
 from lakeward.errors import (
     InvalidRequest,
     LakeForeign,
+    LakePathRefused,
     LakeRolledBack,
     LakeTableGone,
     LakeTampered,
@@ -260,7 +261,7 @@ class PaimonHistory:
         try:
             body = json.loads(text if text.startswith("{") else self._read_offsets(text))
             return OffsetMap.from_json(body) if "offsets" in body else decode_fluss_offsets(body, self.partitions)
-        except (OSError, ValueError, KeyError, TypeError, InvalidRequest) as error:
+        except (OSError, ValueError, KeyError, TypeError, InvalidRequest, LakePathRefused) as error:
             raise LakeTampered(table=self.table, snapshot=snapshot.id, what=OFFSETS_KEY, reason=str(error)) from error
 
     def _read_offsets(self, path: str) -> str:
