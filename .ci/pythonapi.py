@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lakeward.client
+import lakeward.duckdb
 import lakeward.spark
 from lakeward.client.asyncwriter import AsyncWriter
 from lakeward.client.client import Client
@@ -26,6 +27,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     ("A subscription", "subscription", (Subscription,)),
     ("Options of a read", "client.read", (request_of,)),
     ("What a read gives", "result", (ReadResult,)),
+    ("DuckDB", "lakeward.duckdb", (lakeward.duckdb.connect,)),
     ("Spark", "lakeward.spark", (lakeward.spark.read, lakeward.spark.view, lakeward.spark.register)),
 )
 INSIDE = frozenset({"names_of", "fit", "fit_given", "route", "new_sender", "token", "info"})

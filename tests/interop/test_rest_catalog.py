@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 
-from lakeward.cli.sql.duckdblake import connect_duckdb
+import lakeward.duckdb
+from lakeward.client import Client
+from lakeward.client.options import ClientOptions
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward_testing.lakes import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
@@ -144,7 +147,12 @@ def test_one_call_attaches_the_catalog(served: Any, guarded: Any, is_guarded: bo
     catalog = as_role(guarded, "tiering") if is_guarded else RestCatalog("x", uri=served.url)
     catalog.create_namespace_if_not_exists("attached")
     catalog.create_table(("attached", "t"), ROWS.schema).append(ROWS)
-    with connect_duckdb(server.url.removesuffix("/iceberg"), token=token) as duck:
+    url = server.url.removesuffix("/iceberg")
+    with lakeward.duckdb.connect(url, token=token) as duck:
+        assert duck.execute("SELECT count(*) FROM lake.attached.t").fetchone() == (ROWS.num_rows,)
+        query = "SELECT *, TIMESTAMPTZ '2026-01-31 12:00:00+00' FROM lake.attached.t ORDER BY n LIMIT 1"
+        assert duck.execute(query).fetchall() == [(1, datetime(2026, 1, 31, 12, tzinfo=UTC))]
+    with Client(url, options=ClientOptions(token=token)) as client, client.duckdb() as duck:
         assert duck.execute("SELECT count(*) FROM lake.attached.t").fetchone() == (ROWS.num_rows,)
 
 

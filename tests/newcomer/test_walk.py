@@ -24,10 +24,8 @@ from lakeward_testing.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 DUCKDB = """
-from pathlib import Path
-from lakeward.client.near import server_of
-from lakeward.cli.sql.duckdblake import connect_duckdb
-with connect_duckdb(server_of(Path("lakeward-data"))) as duck:
+import lakeward.duckdb
+with lakeward.duckdb.connect() as duck:
     figures = 'count(*), sum("Order No"), count("Note"), min("Postcode"), max("Placed")'
     print(duck.sql(f"SELECT {figures} FROM lake.shop.orders").fetchone())
 """

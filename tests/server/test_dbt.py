@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lakeward.cli.sql.duckdblake import extension_file
+from lakeward.read.duckdblake import extension_file
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = pytest.mark.soak

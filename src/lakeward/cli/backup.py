@@ -48,6 +48,8 @@ def create(target: Target, server: Server = None, as_json: Json = False) -> None
         print_json(body)
     else:
         print(f"{made.name}: {counted(made.files, 'file')}, {size(made.bytes)}, {duration(made.took_ms)}")
+        note("in it: logs, keys, state and settings of the server. Not in it: files of lake tables (keep versions of")
+        note("their bucket, or copy their folder), secrets, and the settings of jobs")
 
 
 def list_found(target: Target, as_json: Json = False) -> None:

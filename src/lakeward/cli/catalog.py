@@ -10,7 +10,8 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NotInstalledError, TableAlreadyExistsError
 
 from lakeward.cli.output import Json, print_json
-from lakeward.config import options, resolve
+from lakeward.client.near import resolve_server
+from lakeward.config import options
 from lakeward.errors import InvalidConfig, LakeMismatch
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
@@ -32,7 +33,9 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            "--to", help="The other catalog: its name in PyIceberg's configuration, or its properties as k=v,k=v."
+            "--to",
+            help="The other catalog: its name in PyIceberg's configuration (~/.pyiceberg.yaml), or its properties as "
+            "k=v,k=v.",
         ),
     ],
     source: Annotated[
@@ -84,7 +87,7 @@ def _register(source: Catalog, target: Catalog, name: tuple[str, ...]) -> str:
 
 
 def _open_source(text: str | None, server: str | None) -> IcebergLakeStorage:
-    config = resolve(arguments={options.CLIENT_SERVER.key: server} if server else {})
+    config = resolve_server(server)
     properties = (
         parse_properties(text)
         if text is not None

@@ -145,6 +145,14 @@ class Client:
         """New rows of a table as they come, from a place on; see `Table.subscribe`."""
         return self.table(path).subscribe(start, **options)
 
+    def duckdb(self) -> Any:
+        """A DuckDB connection that has this server's catalog as `lake`: `SELECT * FROM lake.shop.orders`, the lake
+        alone. Raises `InvalidRequest` where DuckDB's extensions are not installed (`pip install 'lakeward[cli]'`)."""
+        from lakeward.read.duckdblake import connect_duckdb
+
+        shown = self.server.authorization
+        return connect_duckdb(self.url, token=None if shown is None else shown.removeprefix("Bearer "))
+
     def create_cut(self, name: str, tables: Iterable[str]) -> CutStatus:
         """Freezes the tables together; `read(..., cut=name)` shows them so once lakes have it. Raises `InvalidRequest`,
         `CutExists`."""

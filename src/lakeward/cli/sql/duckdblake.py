@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a lake table with DuckDB's own Iceberg reader: another engine's view of what we wrote."""
+"""Reads a lake table with DuckDB's own Iceberg reader. `connect_duckdb` is public as `lakeward.duckdb.connect`; this
+path stays for a version."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.errors import InvalidRequest
-from lakeward.protocol.token import TokenSource
+from lakeward.read.duckdblake import connect_duckdb, extension_file, quoted
 
 if TYPE_CHECKING:
     from lakeward.client import Client
 
-EXTENSIONS = ("avro", "httpfs", "iceberg")
+__all__ = ["connect_duckdb", "extension_file", "query_lake"]
 
 
 def query_lake(client: Client, table: str, query: str) -> list[dict[str, Any]]:
@@ -22,46 +20,6 @@ def query_lake(client: Client, table: str, query: str) -> list[dict[str, Any]]:
     loaded = client.server.ask("GET", f"/iceberg/v1/namespaces/{database}/tables/{name}")
     location = loaded["metadata-location"]
     with connect_duckdb() as connection:
-        connection.execute("CREATE VIEW lake AS SELECT * FROM iceberg_scan('%s')" % _quoted(location))  # noqa: S608, UP031 - quoted, and from our catalog
+        connection.execute("CREATE VIEW lake AS SELECT * FROM iceberg_scan('%s')" % quoted(location))  # noqa: S608, UP031 - quoted, and from our catalog
         rows: list[dict[str, Any]] = connection.execute(query).to_arrow_table().to_pylist()
         return rows
-
-
-def connect_duckdb(server: str | None = None, *, token: str | None = None) -> Any:
-    """A connection with the Iceberg extension from the wheels: nothing is downloaded. With a server's URL its catalog
-    is there as `lake`: `SELECT * FROM lake.db.orders`. `token` None: what the process was started with."""
-    import duckdb
-
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    for name in EXTENSIONS:
-        connection.execute(f"LOAD '{_quoted(str(extension_file(name)))}'")
-    if server is not None:
-        attach_lake(connection, server, token or TokenSource.of_process().current())
-    return connection
-
-
-def attach_lake(connection: Any, server: str, token: str | None) -> None:
-    access = "AUTHORIZATION_TYPE 'none'"
-    if token is not None:
-        connection.execute(f"CREATE SECRET lake_token (TYPE iceberg, TOKEN '{_quoted(token)}')")
-        access = "SECRET lake_token"
-    endpoint = _quoted(f"{server.rstrip('/')}/iceberg")
-    connection.execute(f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', {access})")
-
-
-def extension_file(name: str) -> Path:
-    try:
-        module = importlib.import_module(f"duckdb_extension_{name}")
-    except ModuleNotFoundError as error:
-        raise InvalidRequest(
-            what=f"DuckDB's extension {name}", reason="it is not installed: pip install 'lakeward[cli]'"
-        ) from error
-    assert module.__file__ is not None
-    extension_files = sorted(Path(module.__file__).parent.glob("extensions/*/*.duckdb_extension"))
-    if not extension_files:
-        raise InvalidRequest(what=f"DuckDB's extension {name}", reason="its package holds no extension file")
-    return extension_files[0]
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
