@@ -10,6 +10,8 @@ import pytest
 from lakeward.errors import InvalidConfig
 from tests.kit.fluss.build import CLUSTER, JOB, build_jars
 
+MISSING = "[ERROR] Could not find artifact org.apache.paimon:paimon-flink-1.20:jar:1.4.2"
+
 
 def make_tree(folder: Path, script: str) -> Path:
     (folder / "fluss-server").mkdir(parents=True)
@@ -26,9 +28,13 @@ def build(module: str) -> str:
 
 
 def test_what_was_built_before_an_error_is_kept(tmp_path: Path) -> None:
-    script = "\n".join([*map(build, CLUSTER), "echo 'no paimon-flink to be had'", "exit 1"])
-    with pytest.raises(InvalidConfig, match="no paimon-flink to be had"):
-        build_jars(make_tree(tmp_path / "tree", script), tmp_path / "jars", (*CLUSTER, *JOB))
+    script = "\n".join([*map(build, CLUSTER), "echo fetching", f"echo '{MISSING}'", "exit 1"])
+    said: list[str] = []
+    with pytest.raises(InvalidConfig) as failed:
+        build_jars(make_tree(tmp_path / "tree", script), tmp_path / "jars", (*CLUSTER, *JOB), said.append)
+    assert "flink-tiering: Could not find artifact" in failed.value.message
+    assert "kept: fluss-server-1.0.jar, fluss-lake-iceberg-1.0.jar" in failed.value.message
+    assert str(tmp_path / "jars" / "build.log") in said[0]
     found = {jar.name for jar in (tmp_path / "jars").glob("*.jar")}
     assert found == {"fluss-server-1.0.jar", "fluss-lake-iceberg-1.0.jar"}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from lakeward.errors import InvalidConfig, LakewardError
@@ -50,7 +51,7 @@ def main() -> int:
 def _build(tree: Path | None, modules: tuple[str, ...]) -> int:
     if tree is None:
         raise InvalidConfig(where="build", reason="name the source tree: python -m tests.kit.fluss build TREE")
-    print("\n".join(map(str, build_jars(tree, cache_folder(), modules))))
+    print("\n".join(map(str, build_jars(tree, cache_folder(), modules, partial(print, flush=True)))))
     return 0
 
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lakeward.errors import InvalidConfig
@@ -29,8 +29,11 @@ _SKIPPED = ("maven.test.skip", "rat.skip", "checkstyle.skip", "spotless.check.sk
 _POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
-def build_jars(tree: Path, folder: Path, modules: Sequence[str] = CLUSTER) -> list[Path]:
-    """Ten to fifteen minutes on two cores. The jars lie in `folder` after it. Raises `InvalidConfig`."""
+def build_jars(
+    tree: Path, folder: Path, modules: Sequence[str] = CLUSTER, say: Callable[[str], None] = lambda _line: None
+) -> list[Path]:
+    """Ten to fifteen minutes on two cores. The jars lie in `folder` after it. Raises `InvalidConfig`, which names the
+    jars that were built before the error: those are kept."""
     if not (tree / "fluss-server" / "pom.xml").exists():
         raise InvalidConfig(where=str(tree), reason="it is no source tree of Apache Fluss")
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,13 +43,15 @@ def build_jars(tree: Path, folder: Path, modules: Sequence[str] = CLUSTER) -> li
         for pom in copy.rglob("pom.xml"):
             drop_tests(pom)
         shutil.rmtree(copy / "fluss-lake" / "fluss-lake-iceberg" / "src" / "test", ignore_errors=True)  # never skipped
-        try:
-            _run(copy, folder / "repository", modules)
-        finally:  # the job's modules may lack a library; the cluster's, built before them, are kept
-            taken = [_take(jar, folder) for module in modules for jar in _jars(copy / module)]
+        log = folder / "build.log"
+        say(f"building {', '.join(modules)}: 10 to 15 minutes; Maven's output is in {log}")
+        reason = _run(copy, folder / "repository", modules, log)
+        taken = [_take(jar, folder) for module in modules for jar in _jars(copy / module)]
         missing = [module for module in modules if not _jars(copy / module)]
-        if missing:
-            raise InvalidConfig(where=str(tree), reason=f"the build left no jar of {', '.join(missing)}")
+        if missing or reason:
+            kept = f"kept: {', '.join(j.name for j in taken)}" if taken else "no jar was built"
+            what = f"the build left no jar of {', '.join(missing)}" if missing else "the build failed"
+            raise InvalidConfig(where=str(tree), reason=f"{what}: {reason or 'Maven made none'}; {kept}; see {log}")
         return taken
 
 
@@ -66,20 +71,25 @@ def drop_tests(pom: Path) -> None:
     document.write(pom, xml_declaration=True, encoding="UTF-8")
 
 
-def _run(copy: Path, repository: Path, modules: Sequence[str]) -> None:
+def _run(copy: Path, repository: Path, modules: Sequence[str], log: Path) -> str:
+    """Why it failed; an empty text when it did not. A module that fails keeps no other from being built."""
     wrapper = copy / "mvnw"
     if not wrapper.exists() and shutil.which("mvn") is None:
         raise InvalidConfig(where="Fluss jars", reason="the tree has no Maven wrapper, and mvn is not installed")
     command = [
         *(["nice", "-n", "10"] if os.name == "posix" else []),
         str(wrapper) if wrapper.exists() else "mvn",
-        *("-q", "-B", f"-Dmaven.repo.local={repository}", *(f"-D{name}=true" for name in _SKIPPED)),
+        *("-q", "-B", "--fail-at-end", f"-Dmaven.repo.local={repository}", *(f"-D{name}=true" for name in _SKIPPED)),
         *("-pl", ",".join(modules), "-am", "install"),
     ]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip()[-1500:]
-        raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)}: {said}")
+    with log.open("w") as out:
+        done = subprocess.run(command, cwd=copy, stdout=out, stderr=subprocess.STDOUT, check=False)
+    if not done.returncode:
+        return ""
+    words = (line.removeprefix("[ERROR]").strip() for line in log.read_text(errors="replace").splitlines())
+    lines = [line for line in words if line]
+    artifacts = [line for line in lines if "Could not find artifact" in line or "Could not resolve" in line]
+    return (artifacts or lines or [f"Maven ended with {done.returncode}"])[0][:400]
 
 
 def _jars(module: Path) -> list[Path]:
