@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from lakeward.cli.app import run
 from lakeward.cli.cluster import show_jobs, show_next_round, show_rounds, show_status
 from lakeward.protocol.heartbeat import TableFinished
 from tests.fluss.ondemand import OnDemand
@@ -56,6 +57,10 @@ def test_what_goes_on_in_a_cluster(world: FlussWorld, rounds: OnDemand, capsys: 
         ("tier", 1, 1, "on-demand"),
         ("tier", 3, 0, "on-demand"),
     ]
+    run(["doctor", "--fluss", bootstrap, "--json"])
+    found = {(f["about"], f["check"]) for f in told()["findings"]}
+    assert (f"{DATABASE}.seen_rows", "supported") in found
+    assert not {(log, "freshness"), (pk, "freshness"), (pk, "lake")} & found
     show_next_round(bootstrap, None, log, as_json=True)
     assert [(s["start"], s["stop"]) for s in told()["next_round"]] == [(10, 17)]
     show_jobs(bootstrap, None, as_json=True)

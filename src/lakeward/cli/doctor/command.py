@@ -10,10 +10,13 @@ from typing import Annotated
 
 import typer
 
+from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, open_fluss
 from lakeward.cli.connection import open_server
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.output import Json, Server, counted, note, print_json
 from lakeward.config import options, resolve
+from lakeward.errors import InvalidConfig
+from lakeward.model.tablepath import TablePath
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +29,8 @@ def doctor(
     probe: Annotated[
         bool, typer.Option("--probe", help="Write a small file into the lake, delete it, and look for orphans.")
     ] = False,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -36,12 +41,32 @@ def doctor(
     from lakeward.cli.doctor.gather import gather
     from lakeward.cli.doctor.registry import CHECKS, examine
 
+    if fluss is not None:
+        check_no_server(server)
+        if probe:
+            raise InvalidConfig(where="--probe", reason="not together with --fluss: it is for a server's lakes")
+        _examine_cluster(fluss, fluss_user, table, as_json=as_json)
+        return
     config = resolve()
     has_token = config.is_set(options.CLIENT_TOKEN) or config.is_set(options.CLIENT_TOKEN_FILE)
     with closing(open_server(server)) as door:
         facts = gather(door, probe=probe, table=table, has_token=has_token, config=config)
     healthy = f"all is well: {len(CHECKS)} checks of {table or counted(len(facts.tables), 'table')}"
     _tell(examine(facts, table), as_json=as_json, healthy=healthy)
+
+
+def _examine_cluster(fluss: str, user: str | None, table: str | None, *, as_json: bool) -> None:
+    from lakeward.cli.doctor.fluss import examine_cluster
+    from lakeward.hot.fluss.clusterview import ClusterView
+
+    with open_fluss(fluss, user) as plugin:
+        view = ClusterView(plugin)
+        tables = view.views() if table is None else [view.look_at(view.lake_table(TablePath.parse(table)))]
+    checked = (
+        f"lag, lake and delete files of {counted(len(tables), 'lake table')}; settings of jobs are not visible here"
+    )
+    healthy = f"nothing wrong was found: checked {checked}" if tables else "the cluster has no lake tables"
+    _tell(examine_cluster(tables, fluss), as_json=as_json, healthy=healthy)
 
 
 def preflight(
