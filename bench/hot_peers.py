@@ -21,6 +21,8 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.protocol.auth import TokenSet
+from lakeward.server.door.interpreter import share_turns
+from lakeward.tiering.task.heap import keep_freed_memory
 
 
 class RawFiles(flight.FlightServerBase):  # type: ignore[misc]
@@ -97,6 +99,8 @@ def serve_store(folder: Path) -> None:
     store = EmbeddedStore.open(folder, StoreOptions())
     for table in all_tables():
         store.create_table(table)
+    share_turns()  # as a server does
+    keep_freed_memory()
     service = FlightService(store, TokenSet.parse([]))
     print(service.port, flush=True)
     sys.stdin.read()

@@ -125,7 +125,7 @@ def measure_append(report: Report, folder: Path, port: int, batches: Sequence[pa
 
 def measure_read(report: Report, folder: Path, port: int) -> None:
     client = flight.FlightClient(f"grpc://127.0.0.1:{port}")
-    ticket = to_bytes(log_ticket(LOG, Bucket("", 0), 0, _end(client, LOG)))
+    ticket = to_bytes(log_ticket(LOG, Bucket("", 0), 0, end_of(client, LOG)))
     batches = [c.data for c in client.do_get(flight.Ticket(ticket))]
     with peer("memory", folder) as (raw_port, _), report.measure() as cost:
         raw_client = flight.FlightClient(f"grpc://127.0.0.1:{raw_port}")
@@ -147,7 +147,7 @@ def measure_read(report: Report, folder: Path, port: int) -> None:
     )
 
 
-def _end(client: flight.FlightClient, table: TableInfo) -> int:
+def end_of(client: flight.FlightClient, table: TableInfo) -> int:
     """The end of bucket 0, as an action tells it."""
     request = ActionRequest(table=table.path, table_id=table.table_id)
     (answer,) = client.do_action(flight.Action(str(Act.FREEZE), to_bytes(request)))

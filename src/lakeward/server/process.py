@@ -44,6 +44,7 @@ from lakeward.server.settings import ServerSettings
 from lakeward.server.show.history import HISTORY_FILE, SAMPLE_S, History
 from lakeward.server.show.loglines import LINES
 from lakeward.server.show.sampler import Sampler
+from lakeward.tiering.task.heap import keep_freed_memory
 
 if TYPE_CHECKING:
     from lakeward.server.live.warehouse import LiveWarehouse
@@ -243,6 +244,7 @@ def run_server(
     os.umask(0o077)  # rows, keys and state are nobody else's to read
     stopping = StopSignal()
     share_turns()
+    keep_freed_memory()
     log.info("this process may open %d files", raise_limit())
     server = make(config)
     server.start()
