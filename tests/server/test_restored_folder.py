@@ -97,6 +97,12 @@ def test_an_ordinary_start_keeps_what_only_the_lake_has(
         log.append([{"id": 3}])
         tier_now(client, log)
         assert lake_ids(client, LOG) == [1, 2, 3]
+        assert app.run(["status", "--server", world.url]) == 1, "the other table waits for a resync"
+        assert app.run(["table", "resync", PK, "--wait", "120", "--server", world.url]) == 0
+        client.table(PK).upsert([{"id": 3, "state": "new"}])
+        tier_now(client, client.table(PK))
+        assert lake_ids(client, PK) == [1, 2, 3]
+        assert app.run(["status", "--server", world.url]) == 0
         assert not (world.server.data / "restored.json").exists(), "its lakes were read: it is as new as they are"
     world.server.stop()
     with world.serve("restored", settings).client() as client:

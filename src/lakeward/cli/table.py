@@ -45,6 +45,9 @@ Property = Annotated[
     list[str] | None, typer.Option("--property", help="A table property, key=value; may be given many times.")
 ]
 
+LOAD_S = 3_600.0
+"""Rows that are newer in the lake are loaded within the call."""
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(
@@ -261,6 +264,9 @@ def resync(
     gap: Annotated[
         bool, typer.Option("--gap", help="Log tables: accept that rows between are in neither, and record it.")
     ] = False,
+    discard_newer: Annotated[
+        bool, typer.Option("--discard-newer", help="After a restore: rows that are newer in the lake are lost.")
+    ] = False,
     wait: Annotated[
         float | None,
         typer.Option("--wait", help="Return when every bucket has been compared; seconds at the most."),
@@ -270,13 +276,15 @@ def resync(
     as_json: Json = False,
 ) -> None:
     """The next rounds make lake and hot store equal again, after either was restored, rolled back or changed by others.
+    After a restore, rows that are newer in the lake are loaded into the hot store first.
 
     Example: lakeward table resync shop.orders"""
     choice = ResyncChoice.GAP if gap else ResyncChoice.RESYNC
     with open_client(server) as client:
         path = routes.RESYNC.format(table=TablePath.parse(table))
-        asked = encode(ResyncTable(choice=choice))
-        body = client.server.ask("POST", path, asked, params=lake_params(lake), repeatable=False)
+        asked = encode(ResyncTable(choice=choice, discard_newer=discard_newer))
+        given = lake_params(lake)
+        body = client.server.ask("POST", path, asked, params=given, repeatable=False, timeout_s=LOAD_S)
         if wait is not None:
             with watching(server, table):
                 done = client.tier_now(table, limit_s=wait, lake=lake)

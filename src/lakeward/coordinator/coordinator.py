@@ -294,5 +294,7 @@ class Coordinator(CoordinatorClient):
             self.operations.check_limit(asked, self.operations.limit(limit_s))
         return done
 
-    def resync(self, path: TablePath, choice: ResyncChoice, side: SideName | None = None) -> None:
-        self.operations.resync(path, choice, side)
+    def resync(
+        self, path: TablePath, choice: ResyncChoice, side: SideName | None = None, *, discard_newer: bool = False
+    ) -> None:
+        self.operations.resync(path, choice, side, discard_newer=discard_newer)

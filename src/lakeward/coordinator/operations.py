@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakeward.coordinator.lake.newerrows import NewerRows
 from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut, from_wire
@@ -36,7 +37,7 @@ class Asked:
 
 class Operations:
     def __init__(self, board: Board) -> None:
-        self._board = board
+        self._board, self._newer = board, NewerRows(board)
         self.asks = 0
         """Rounds that were asked for so far: who holds an idle job's answer back sees it grow."""
 
@@ -152,10 +153,12 @@ class Operations:
         return f"the table is {side.state}{job}{why}, {side.waiting.words}"
 
     # ---- resync ----
-    def resync(self, path: TablePath, choice: ResyncChoice, name: SideName | None = None) -> None:
-        """The next round makes lake and log meet again and begins a new generation of the ledger. The lake is read
-        first, outside the lock: what it holds now is where the new generation begins. Safe to repeat until that round
-        has committed."""
+    def resync(
+        self, path: TablePath, choice: ResyncChoice, name: SideName | None = None, *, discard_newer: bool = False
+    ) -> None:
+        """The next round makes lake and log meet again and begins a new generation of the ledger. What is newer in the
+        lake, as after a restore of the hot store's folder, is loaded first. The lake is read outside the lock: what it
+        holds now is where the new generation begins. Safe to repeat until that round has committed."""
         with self._board.lock:
             side = self._board.find(path, name)
             storage = self._board.lake_of(side)
@@ -163,6 +166,7 @@ class Operations:
             raise InvalidRequest(what=f"resync of {path}", reason="the lake is not enabled for this table")
         if choice is ResyncChoice.GAP and side.lake_table.is_pk:
             raise InvalidRequest(what=f"resync of {path}", reason="a PK table cannot have a gap; choose resync")
+        self._newer.load(side, discard=discard_newer)
         base = storage.open_reader(side.lake_table).load_base_as_is()
         with self._board.change():
             if not self._board.is_current(side):

@@ -97,11 +97,13 @@ class ResyncChoice(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ResyncTable:
-    """`resync`: make the lake equal to the hot store again. `gap` (log tables): accept that rows between are in
-    neither.
+    """`resync`: make the lake equal to the hot store again, after rows that are newer in the lake were loaded from it.
+    `gap` (log tables): accept that rows between are in neither. `discard_newer`: newer rows are not loaded, so that the
+    lake goes back to the hot store's.
     """
 
     choice: ResyncChoice = ResyncChoice.RESYNC
+    discard_newer: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

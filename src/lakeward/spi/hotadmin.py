@@ -7,7 +7,7 @@ Only a hot store with a coordinator of ours implements this (the embedded one); 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +177,23 @@ class HotAdmin(ABC):
     def gaps(self, table: TableInfo) -> Sequence[tuple[Bucket, OffsetRange]]:
         """Offsets that `guard_offsets` skipped: no row has them."""
         return ()
+
+    def behind(self, table: TableInfo) -> Mapping[Bucket, OffsetRange]:
+        """Buckets of a PK table that `guard_offsets` found behind the lake, with the offsets that the lake alone has;
+        none once a resync has landed."""
+        return {}
+
+    def load_newer(self, table: TableInfo, bucket: Bucket, rows: Iterable[pa.RecordBatch], as_of_ms: int) -> int:
+        """Makes the rows of a bucket that is `behind` those of the lake, which are given whole, with `__offset`. Rows
+        that were put after `as_of_ms` stay as they are. What changes goes through the log like any put, and the bucket
+        goes on refusing others. Safe to repeat; a crash leaves part of it. Returns the changes."""
+        raise NotImplementedError(f"{type(self).__name__} loads nothing")
+
+    def put_again(self, table: TableInfo, bucket: Bucket, rows: Iterable[pa.RecordBatch]) -> None:
+        """The other way round: the lake goes back to the rows of a bucket that is `behind`. Those that differ from the
+        lake's, whose keys and offsets are given, get offsets above the lake's: it may take the higher one of two rows
+        with a key. Safe to repeat."""
+        raise NotImplementedError(f"{type(self).__name__} loads nothing")
 
     def left_out(self) -> Sequence[str]:
         """A line for each stored table that makes no sense and is not served."""

@@ -398,6 +398,9 @@ class Federation:
             own = self._own.find(table, name, options)
             if own is None:
                 raise LakeTableGone(table=str(path))
+            if self._hot.behind(table) and not discard_older:
+                reason = f"the lake has newer rows than the hot store; `lakeward table resync {argument}` loads them"
+                raise InvalidRequest(what=what, reason=reason)
             older = 0 if discard_older else self._own.only_in_lake(table, name)
             if older:
                 reason = f"up to {older:,} rows are in this lake table and no longer in the hot store; "

@@ -220,11 +220,9 @@ class Lakes:
             side.confirmed = base.offsets
             self._board.look(side)
             if lost:
-                self._break(
-                    side,
-                    f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at "
-                    f"{ends.get(lost[0], 0)}",
-                )
+                held, end = base.offsets[lost[0]], ends.get(lost[0], 0)
+                why = f"bucket {lost[0]}: the lake holds offset {held}, the log ended at {end}"
+                self._break(side, why, "load what is newer in the lake")
             self._check_reach(side)
 
     def _check_reach(self, side: LakeSide) -> None:
@@ -235,16 +233,13 @@ class Lakes:
         short = [b for b, offset in side.committed.items() if starts.get(b, 0) > offset]
         if short:
             first = short[0]
-            self._break(
-                side,
-                f"bucket {first}: the lake ends at {side.committed[first]} and the log begins at {starts[first]}",
-            )
+            why = f"bucket {first}: the lake ends at {side.committed[first]} and the log begins at {starts[first]}"
+            self._break(side, why, "resync it from a KV snapshot" if side.lake_table.is_pk else "accept the gap")
 
-    def _break(self, side: LakeSide, why: str) -> None:
+    def _break(self, side: LakeSide, why: str, choice: str) -> None:
         """Pauses the table until an operator chooses how lake and log meet again."""
         if side.resync is not None or side.broken is not None or side.state is _S.DISABLED:
             return
-        choice = "resync it from a KV snapshot" if side.lake_table.is_pk else "accept the gap"
         side.broken = f"{why}; {choice} with `lakeward table resync {side.argument}`"
         if side.state is not _S.PAUSED:
             self._board.enter(side, _S.PAUSED, side.broken)

@@ -264,6 +264,11 @@ class HotTable:
             if bucket in self._buckets or reason is not None:
                 self.make_bucket(bucket).log.stop(reason)
 
+    @property
+    def guarded(self) -> dict[Bucket, str]:
+        """Stopped by `stop_bucket`, with the reason."""
+        return dict(self._stopped)
+
     def lift_stops(self) -> None:
         """Of those that were stopped by `stop_bucket`; damage does not go away by a call."""
         for bucket in list(self._stopped):

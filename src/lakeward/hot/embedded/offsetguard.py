@@ -5,6 +5,10 @@ on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.model.bucket import Bucket
@@ -35,6 +39,21 @@ def guard_bucket(hot: HotTable, services: StoreServices, bucket: Bucket, lake: i
     if opened is not None:
         opened.log.skip_to(lake)
     return None if hot.info.is_pk else gap
+
+
+def find_behind(hot: HotTable, gaps: Sequence[tuple[Bucket, OffsetRange]]) -> dict[Bucket, OffsetRange]:
+    """Buckets of a PK table that are stopped since the lake was found ahead, and those of partitions that are not here
+    and never were: they were made after the copy."""
+    newest = {bucket: gap for bucket, gap in gaps if hot.info.is_pk}
+    return {b: gap for b, gap in newest.items() if b in hot.guarded or (_is_gone(hot, b) and gap.start == 0)}
+
+
+def load_newer(hot: HotTable, bucket: Bucket, gap: OffsetRange, rows: Iterable[pa.RecordBatch], as_of_ms: int) -> int:
+    """A partition that is made for it is stopped first: should it come no further, it is behind still."""
+    if _is_gone(hot, bucket):
+        hot.create_partition(bucket.partition)
+        hot.stop_bucket(bucket, _REASON.format(lake=gap.stop, end=gap.start))
+    return hot.make_bucket(bucket).kv(hot.schemas).take_over(rows, as_of_ms)
 
 
 def _is_gone(hot: HotTable, bucket: Bucket) -> bool:

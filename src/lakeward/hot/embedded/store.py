@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from lakeward.hot.embedded.load import EmbeddedLoad
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.metadb import HotTableState, StoredLoad
-from lakeward.hot.embedded.offsetguard import guard_bucket
+from lakeward.hot.embedded.offsetguard import find_behind, guard_bucket, load_newer
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.sizes import TableSizes, measure
@@ -469,6 +469,17 @@ class EmbeddedStore(HotAdmin, HotStore):
     def gaps(self, table: TableInfo) -> Sequence[tuple[Bucket, OffsetRange]]:
         """Offsets that were skipped on purpose and name no row."""
         return self._services.meta.gaps(table.table_id)
+
+    def behind(self, table: TableInfo) -> Mapping[Bucket, OffsetRange]:
+        return find_behind(self.hot_table(table), self.gaps(table))
+
+    def load_newer(self, table: TableInfo, bucket: Bucket, rows: Iterable[pa.RecordBatch], as_of_ms: int) -> int:
+        return load_newer(self.hot_table(table), bucket, self.behind(table)[bucket], rows, as_of_ms)
+
+    def put_again(self, table: TableInfo, bucket: Bucket, rows: Iterable[pa.RecordBatch]) -> None:
+        hot = self.hot_table(table)
+        if bucket in hot.guarded:  # else it is of a partition that is not here: nothing to put
+            hot.make_bucket(bucket).kv(hot.schemas).put_again(rows)
 
     def pause_writes(self, table: TableInfo, reason: str | None) -> None:
         hot = self.hot_table(table)

@@ -176,5 +176,5 @@ def _add_operations(router: APIRouter, services: Services) -> None:
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:
         """The next round makes lake and hot store meet again: by a resync, or by a gap recorded on purpose."""
         message, path = await read_message(request, ResyncTable), TablePath.parse(table)
-        await run_in_threadpool(coordinator.resync, path, message.choice, side)
+        await run_in_threadpool(coordinator.resync, path, message.choice, side, discard_newer=message.discard_newer)
         return answer(coordinator.table_status(path, side))

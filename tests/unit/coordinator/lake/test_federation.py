@@ -233,7 +233,7 @@ def test_a_restored_pk_table_stops_for_a_resync(world: CoordinatorWorld) -> None
     world.restart()
     status = world.coordinator.table_status(PATH)
     assert status.state is S.PAUSED
-    assert "resync it from a KV snapshot" in (status.reason or "")
+    assert "load what is newer in the lake with `lakeward table resync db.t`" in (status.reason or "")
 
 
 def test_a_restored_server_takes_no_writes_before_the_lake_has_answered(world: CoordinatorWorld) -> None:

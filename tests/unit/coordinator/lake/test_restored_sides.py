@@ -84,5 +84,5 @@ def test_a_side_of_a_keyed_table_is_resynced_by_itself(tmp_path: Path) -> None:
     put(world, range(20, 23))
     for side in (DEFAULT_SIDE, AHEAD):
         world.tier(NAME, side)
-        check_lake(world, side, *range(5), *range(20, 23))
+        check_lake(world, side, *range(10), *range(20, 23))
     world.close()

@@ -29,11 +29,15 @@ class MemoryChangelogLog:
         self.batches: list[_Stored] = []
         self.start = 0
         self.synced_end = 0
+        self.stopped: str | None = None
         self._writers = WriterTable("0")
 
     @property
     def end(self) -> int:
         return self.batches[-1].appended.stop if self.batches else self.start
+
+    def stop(self, reason: str | None) -> None:
+        self.stopped = reason
 
     def find_duplicate(self, writer: WriterSequence | None) -> Appended | None:
         return self._writers.find(writer)

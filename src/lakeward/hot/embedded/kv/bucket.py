@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.errors import BucketStopped, DiskFull, KvFailed, SchemaChanged
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
@@ -30,7 +34,7 @@ from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
-from lakeward.model.schema import Schema
+from lakeward.model.schema import OFFSET, TIMESTAMP, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo
 from lakeward.spi.hot import KvSnapshot
 
@@ -140,6 +144,78 @@ class KvBucket:
             stop=appended.stop, growth=put.growth, records=put.rows.num_rows, at_ms=appended.timestamp_ms
         )
         database.write(put.keys, values, state)
+
+    def take_over(self, rows: Iterable[pa.RecordBatch], as_of_ms: int) -> int:
+        """The bucket's rows become these, which are all of them, with `__offset`: those of other offsets are put, keys
+        that are not among them deleted; what was put after `as_of_ms` stays. For a bucket that is stopped, and stays
+        so for others. Returns the changes. Raises as `upsert` does."""
+        changes, keys, names = 0, [pa.array([], pa.binary())], self._builder.codec.arrow.names
+        for batch in rows:
+            keys.append(self._builder.key_of(batch))
+            with self._past_stop("a load") as database:
+                offsets, times = self._builder.stamps(batch, database.get)
+                lake = batch.column(OFFSET).to_numpy(zero_copy_only=False)
+                newer = batch.select(names).filter(pa.array((offsets != lake) & (times <= as_of_ms)))
+                changes += self._changed(self.begin_upsert(newer)) if newer.num_rows else 0
+        changes += self._delete_others(pa.chunked_array(keys), as_of_ms)
+        fault_point("kv.taken-over", bucket=self.bucket)
+        self._log.sync()
+        return changes
+
+    def put_again(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Rows that are not among these, which have keys and `__offset`, are deleted and put with new offsets. For a
+        bucket that is stopped, and stays so for others. Raises as `upsert` does."""
+        theirs = [(self._builder.key_of(batch), batch.column(OFFSET)) for batch in rows]
+        keys = pa.chunked_array([k for k, _ in theirs], pa.binary())
+        offsets = pa.chunked_array([o for _, o in theirs], pa.int64())
+        holder = f"put-again-{self.bucket}"
+        snapshot = self.take_snapshot(holder)
+        for batch in self.read_snapshot(snapshot.snapshot_id) if snapshot is not None else ():
+            at = pc.index_in(self._builder.key_of(batch), value_set=keys)
+            same = pc.equal(offsets.take(at), batch.column(OFFSET)).combine_chunks().fill_null(False)
+            others = batch.filter(pc.invert(same)).select(self._builder.codec.arrow.names)
+            if others.num_rows:
+                with self._past_stop("a resync"):
+                    self._put(partial(self._renew, others), None)
+        self.snapshots.release(holder)
+        self._log.sync()
+
+    def _renew(self, rows: pa.RecordBatch, database: KvDatabase) -> Put:
+        """Deleted and put again in one batch of the log: rows that are there."""
+        gone = self._builder.delete(rows.select(self._builder.keys.names), database.get, self._log.end)
+        put = self._builder.upsert(rows, None, _find_none, self._log.end + gone.rows.num_rows)
+        (records,) = pa.Table.from_batches([gone.rows, put.rows]).combine_chunks().to_batches()
+        kinds = np.concatenate([gone.kinds, put.kinds])
+        return replace(put, rows=records, kinds=kinds, growth=gone.growth + put.growth)
+
+    def _delete_others(self, keys: pa.ChunkedArray, as_of_ms: int) -> int:
+        holder, gone = f"take-over-{self.bucket}", []
+        snapshot = self.take_snapshot(holder)
+        for batch in self.read_snapshot(snapshot.snapshot_id, self._builder.keys.names) if snapshot is not None else ():
+            times = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+            there = pc.is_in(self._builder.key_of(batch), value_set=keys).to_numpy(zero_copy_only=False)
+            gone.append(batch.select(self._builder.keys.names).filter(pa.array(~there & (times <= as_of_ms))))
+        self.snapshots.release(holder)
+        changes = 0
+        for batch in (b for b in gone if b.num_rows):
+            with self._past_stop("a load"):
+                changes += self._changed(self.begin_delete(batch))
+        return changes
+
+    @staticmethod
+    def _changed(appended: Appended) -> int:
+        return appended.stop - appended.start
+
+    @contextmanager
+    def _past_stop(self, what: str) -> Iterator[KvDatabase]:
+        """Puts of this thread pass while others are refused."""
+        with self._lock, self._noting_damage():
+            reason = self._log.stopped
+            self._log.stop(None)
+            try:
+                yield self._in_step(what)
+            finally:
+                self._log.stop(reason)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
     def lookup(self, keys: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:

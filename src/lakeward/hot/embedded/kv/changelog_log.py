@@ -24,6 +24,15 @@ class ChangelogLog(Protocol):
         """The offset of the next record."""
         ...
 
+    @property
+    def stopped(self) -> str | None:
+        """Why it takes no records."""
+        ...
+
+    def stop(self, reason: str | None) -> None:
+        """Refuses records until it is called with None."""
+        ...
+
     def find_duplicate(self, writer: WriterSequence | None) -> Appended | None:
         """The first offsets of a put that was here before. Raises `OutOfSequence` on a gap."""
         ...

@@ -158,8 +158,18 @@ class PutBuilder:
         """What is stored for the keys of `batch`, in their order, without those that are not there. Raises
         `InvalidRows`.
         """
-        keys = self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names))
-        return self._read_image(_SortedKeys.of(keys), read).stored
+        return self._read_image(_SortedKeys.of(self.key_of(batch)), read).stored
+
+    def stamps(self, batch: pa.RecordBatch, read: Read) -> tuple[Offsets, Offsets]:
+        """Offset and time of what is stored for each key; `ABSENT` where nothing is."""
+        image = self._read_image(_SortedKeys.of(self.key_of(batch)), read)
+        offsets, times = (np.full(batch.num_rows, ABSENT, np.int64) for _ in range(2))
+        offsets[image.present], times[image.present] = image.stored.offsets, image.stored.times
+        return offsets, times
+
+    def key_of(self, batch: pa.RecordBatch) -> pa.BinaryArray:
+        """Each row's key, as it is stored. Raises `InvalidRows`."""
+        return self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names))
 
     def replay(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> tuple[list[bytes], pa.BinaryArray, Mask]:
         """KV writes of changelog records: keys, rows, and which of them are deleted. -U records are left out."""
