@@ -177,7 +177,13 @@ def test_primary_keys_upsert_partially_delete_and_look_up(client: Client) -> Non
     found = table.lookup([{"k": "c"}, {"k": "b"}, {"k": "zz"}, {"k": "a"}]).select(["k", "n", "note"]).to_pylist()
     assert found == [{"k": "b", "n": 20, "note": "first"}, {"k": "a", "n": 0, "note": "first"}]
     changes = [(r["k"], r["__change_type"], r["n"]) for r in everything(table) if r["k"] in "bc"]
-    assert sorted(changes) == [("b", 1, 1), ("b", 2, 1), ("b", 3, 20), ("c", 1, 2), ("c", 4, 2)]
+    assert sorted(changes) == [
+        ("b", "insert", 1),
+        ("b", "update_after", 20),
+        ("b", "update_before", 1),
+        ("c", "delete", 2),
+        ("c", "insert", 2),
+    ]
     with pytest.raises(InvalidRequest, match="primary key"):
         table.append([{"k": "x"}])
     with pytest.raises(InvalidRequest, match="all key columns"):
@@ -267,6 +273,15 @@ def test_a_subscription_begins_where_it_is_told_and_goes_on(client: Client) -> N
     seen = [r["id"] for r in first.rows()]
     table.append({"id": 4})
     assert sorted(seen + [r["id"] for r in table.subscribe(first.offsets, idle_s=0.0).rows()]) == [1, 2, 3, 4]
+
+
+def test_a_subscription_says_changes_in_words(client: Client) -> None:
+    table = make(client, "id BIGINT NOT NULL, v INT", primary_key="id")
+    table.upsert({"id": 1, "v": 1})
+    table.upsert({"id": 1, "v": 2})
+    table.delete({"id": 1})
+    words = [row["__change_type"] for row in table.subscribe(idle_s=0.0).rows()]
+    assert words == ["insert", "update_before", "update_after", "delete"]
 
 
 def test_a_subscription_sees_partitions_that_come_later(client: Client) -> None:

@@ -75,6 +75,12 @@ def with_change_name(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([names, *lean.columns], schema=pa.schema(fields))
 
 
+def with_change_words(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of the log with `__change_type` as a word; one without the column is left alone."""
+    at = batch.schema.get_field_index(CHANGE_TYPE)
+    return batch if at < 0 else batch.set_column(at, pa.field(CHANGE_TYPE, pa.string(), False), change_names(batch))
+
+
 def change_names(batch: pa.RecordBatch) -> pa.Array:
     """Of each row; appends are inserts. Rows of a lake's changelog say theirs."""
     if CHANGE_TYPE in batch.schema.names and not pa.types.is_integer(batch.schema.field(CHANGE_TYPE).type):

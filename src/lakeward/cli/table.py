@@ -296,7 +296,8 @@ def resync(
     elif wait is None:
         print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
     else:
-        words = f"the resync is through: {counted(rounds, 'round')}, {duration(done.took_ms)}"
+        work = counted(rounds, "round") if rounds else "no round was needed"
+        words = f"the resync is through: {work}, {duration(done.took_ms)}"
         print(f"{table}: {words}; `lakeward verify {table}` compares every row")
 
 

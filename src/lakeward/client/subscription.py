@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeward.changelog.columns import with_change_codes
+from lakeward.changelog.columns import with_change_codes, with_change_words
 from lakeward.errors import InvalidRequest, OffsetOutOfRange, SchemaChanged, ServerUnavailable, TableNotFound
 from lakeward.hot.embedded.door.connection import Backoff
 from lakeward.hot.embedded.door.shapes import log_schema
@@ -28,7 +28,9 @@ LONG_POLL_S = 10.0
 
 
 class Subscription:
-    """An iterator of record batches with the system columns. `offsets` is where a later subscription goes on."""
+    """An iterator of record batches with the system columns. `offsets` is where a later subscription goes on.
+
+    `__change_type` of a primary-key table's rows is insert, update_before, update_after or delete."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Subscription:
             try:
                 for bucket, batch in self.store.read_tail(self._ticket(max(0.0, wait_s))):
                     self._offsets[bucket] = batch.column(OFFSET)[-1].as_py() + 1
-                    yield batch
+                    yield with_change_words(batch)
                     quiet_since = time.monotonic()
                 backoff.progress()
             except SchemaChanged:
@@ -99,7 +101,7 @@ class Subscription:
             for batch in rows.range(bucket, OffsetRange(self._offsets[bucket], begin), names):
                 if batch.num_rows:
                     self._offsets[bucket] = batch.column(OFFSET)[-1].as_py() + 1
-                    yield _as_logged(batch, schema)
+                    yield with_change_words(_as_logged(batch, schema))
             self._offsets[bucket] = begin
 
     def _refresh(self) -> None:

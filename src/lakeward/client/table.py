@@ -90,7 +90,8 @@ class Table:
         stop: int | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Records `[start, stop)` of one bucket's log, with the system columns; by default all there is."""
+        """Records `[start, stop)` of one bucket's log, with the system columns; by default all there is.
+        `__change_type` is a number here, as the log stores it (`ChangeType`)."""
         named = bucket if isinstance(bucket, Bucket) else Bucket("", bucket)
         bounds = self.bounds().get(named, LogBounds(start=0, end=0))
         begin, end = bounds.start if start is None else start, bounds.end if stop is None else stop

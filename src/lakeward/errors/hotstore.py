@@ -62,13 +62,16 @@ class DiskFull(HotStoreError):
     code = "disk-full"
     http_status = 507
     retryable = True
-    template = (
-        "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space and try again, "
-        "nothing of this was stored"
-    )
+    template = "{where}: {room}; free some space and try again, nothing of this was stored"
     where: str
     free_bytes: int
     reserve_bytes: int
+    """0: the system refused a write, whatever is free or kept in reserve."""
+
+    @property
+    def message(self) -> str:
+        kept = f" and {self.reserve_bytes:,} are kept in reserve" if self.reserve_bytes else ""
+        return self.template.format(**self.facts, room=f"{self.free_bytes:,} bytes are free{kept}")
 
 
 class QuotaExceeded(HotStoreError):

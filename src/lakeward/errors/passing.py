@@ -80,14 +80,18 @@ class LeftBehind(LakewardError):
 
     code = "left-behind"
     retryable = True
-    template = (
-        "table {table} ({side}), split {split}: this lake took nothing for {silent_s} s while another side waited; the "
-        "split is written again by itself"
-    )
+    template = "table {table} ({side}), split {split}: {what}; the split is written again by itself"
     table: str
     side: str
     split: str
     silent_s: int
+    """0: less than a second, or it was not done when the others were."""
+
+    @property
+    def message(self) -> str:
+        waited = f"this lake took nothing for {self.silent_s} s while another side waited"
+        what = waited if self.silent_s else "the other sides did not wait for this lake"
+        return self.template.format(**self.facts, what=what)
 
 
 class FaultInjected(LakewardError):

@@ -38,7 +38,8 @@ def read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None =
     later.
     """
     opened = open_read(plugin, request, open_lake)
-    return ReadResult(opened.schema, opened.bound, _conform(opened, _batches(opened)), opened.lease)
+    batches = _conform(opened, _batches(opened))
+    return ReadResult(opened.schema, opened.bound, batches, opened.lease, lambda: read(plugin, request, open_lake))
 
 
 def _batches(opened: OpenRead) -> Iterator[pa.RecordBatch]:

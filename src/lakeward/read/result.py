@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -12,10 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, ServerUnavailable, SnapshotGone
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap
 from lakeward.read.lease import HeldLease
+
+_ATTEMPTS = 2
+"""Of a read whose snapshot expired, or whose server went away, under it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,21 +77,55 @@ class ReadResult:
     forgotten stops renewing its lease, which then ends by itself."""
 
     def __init__(
-        self, schema: pa.Schema, bound: ReadBound, batches: Iterator[pa.RecordBatch], lease: HeldLease
+        self,
+        schema: pa.Schema,
+        bound: ReadBound,
+        batches: Iterator[pa.RecordBatch],
+        lease: HeldLease,
+        read_again: Callable[[], ReadResult] | None = None,
     ) -> None:
-        self.schema, self.bound = schema, bound
-        self._batches: Iterator[pa.RecordBatch] | None = batches
-        self._lease = lease
+        """`read_again` plans the same read once more, for one that fails before the caller has seen anything of it."""
+        self.schema, self._read_again, self._is_seen = schema, read_again, False
+        self._take(bound, batches, lease)
+
+    def _take(self, bound: ReadBound, batches: Iterator[pa.RecordBatch] | None, lease: HeldLease) -> None:
+        self._bound, self._batches, self._lease = bound, batches, lease
         weakref.finalize(self, lease.detach)
 
+    @property
+    def bound(self) -> ReadBound:
+        """How far the read reaches. Whoever has asked for it gets these rows or an error."""
+        self._is_seen = True
+        return self._bound
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        batches, self._batches = self._batches, None
-        if batches is None:
-            raise InvalidRequest(what=f"read of {self.bound.table}", reason="it was consumed already; read again")
         try:
-            yield from batches
+            for attempt in range(_ATTEMPTS):
+                try:
+                    for batch in self._consume():
+                        self._is_seen = True
+                        yield batch
+                    return
+                except (SnapshotGone, ServerUnavailable):
+                    if attempt + 1 == _ATTEMPTS or not self._renew():
+                        raise
         finally:
             self.close()
+
+    def _consume(self) -> Iterator[pa.RecordBatch]:
+        batches, self._batches = self._batches, None
+        if batches is None:
+            raise InvalidRequest(what=f"read of {self._bound.table}", reason="it was consumed already; read again")
+        return batches
+
+    def _renew(self) -> bool:
+        """Plans the read again, in place of one that failed; false where that would show."""
+        if self._is_seen or self._read_again is None:
+            return False
+        self._lease.close()
+        other = self._read_again()
+        self._take(other._bound, other._batches, other._lease)
+        return bool(other.schema == self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
         """Streams with constant memory on log tables."""
@@ -96,7 +133,16 @@ class ReadResult:
 
     def to_table(self) -> pa.Table:
         """All rows in memory."""
-        return pa.Table.from_batches(list(self), schema=self.schema)
+        try:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return pa.Table.from_batches(list(self._consume()), schema=self.schema)
+                except (SnapshotGone, ServerUnavailable):
+                    if attempt + 1 == _ATTEMPTS or not self._renew():
+                        raise
+        finally:
+            self.close()
+        raise AssertionError("the loop returns or raises")
 
     def to_pandas(self) -> Any:
         """A pandas data frame."""

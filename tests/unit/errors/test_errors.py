@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from lakeward import errors
-from lakeward.errors import LakewardError, RemoteError, fact_names, from_wire, to_wire, tree
+from lakeward.errors import DiskFull, LakewardError, LeftBehind, RemoteError, fact_names, from_wire, to_wire, tree
 
 CLASSES = sorted(tree(), key=lambda c: c.__name__)
 
@@ -91,3 +91,16 @@ def test_imports_nothing_of_ours() -> None:
         nodes = ast.walk(ast.parse(path.read_text()))
         imported = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         assert not [n for n in imported if n.startswith("lakeward") and not n.startswith("lakeward.errors.")], path
+
+
+def test_a_full_disk_names_the_reserve_where_it_is_the_reason() -> None:
+    kept = DiskFull(where="/data", free_bytes=5_000, reserve_bytes=256_000_000)
+    assert kept.message.startswith("/data: 5,000 bytes are free and 256,000,000 are kept in reserve; free some space")
+    refused = DiskFull(where="/data", free_bytes=0, reserve_bytes=0)
+    assert refused.message.startswith("/data: 0 bytes are free; free some space")
+
+
+def test_a_side_that_was_left_at_once_waited_for_nothing() -> None:
+    facts = {"table": "shop.t", "side": "lake", "split": "log 0 [0, 5)"}
+    assert "took nothing for 3 s" in LeftBehind(**facts, silent_s=3).message
+    assert "for 0 s" not in LeftBehind(**facts, silent_s=0).message

@@ -21,6 +21,9 @@ from lakeward.hot.embedded.door.failure import calling, doing
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
 
+# Rows that come over Flight are aligned as the wire has them, which Arrow would complain of on stderr.
+os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
+
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 """A generator of its own: the module's is left to whoever seeds it."""
 
