@@ -45,7 +45,7 @@ Streamed: TypeAlias = Any
 
 
 @dataclass(frozen=True)
-class OpenRead:
+class StreamedRead:
     """One answer, to be streamed once."""
 
     what: str
@@ -92,11 +92,13 @@ class OpenRead:
         return len(message)
 
 
-def open_read(store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]) -> OpenRead:
+def open_read(
+    store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
+) -> StreamedRead:
     """The answer to this ticket."""
     table = as_of(find_table(store, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
     schema, batches = _open(store, table, ticket, budget, is_cancelled)
-    return OpenRead(f"{ticket.kind} read of {ticket.table}", schema, batches)
+    return StreamedRead(f"{ticket.kind} read of {ticket.table}", schema, batches)
 
 
 def _open(
