@@ -15,6 +15,7 @@ SHOWN = (
     "warehouse",
     "allowed-properties",
     "allowed-locations",
+    "max-metadata-bytes",
     "catalog-impl",
     "py-catalog-impl",
     "io-impl",

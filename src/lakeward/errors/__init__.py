@@ -23,7 +23,8 @@
     │                               TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
-    │                               LakeTableGone, LakeMetadataGone, LakePathRefused, LakeHistoriesDiffer,
+    │                               LakeTableGone, LakeMetadataGone, LakeMetadataTooLarge, LakePathRefused,
+    │                               LakeHistoriesDiffer,
     │                               LakeSchemaBroken, ReplacedRowMissing, ForeignRowsFound, LakeHistoryGone,
     │                               RowNotEncoded, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady

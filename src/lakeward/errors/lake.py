@@ -130,6 +130,18 @@ class LakeMetadataGone(LakeError):
     file: str
 
 
+class LakeMetadataTooLarge(LakeError):
+    code = "lake-metadata-too-large"
+    http_status = 409
+    template = (
+        "lake metadata file {file} has more than {limit} bytes of JSON, packed or unpacked; let the engine that writes "
+        "the table expire snapshots, or raise the lake's option {option}"
+    )
+    file: str
+    limit: int
+    option: str
+
+
 class LakePathRefused(LakeError):
     code = "lake-path-refused"
     http_status = 409

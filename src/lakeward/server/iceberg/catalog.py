@@ -12,7 +12,6 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 from pyiceberg.catalog import Catalog
-from starlette.concurrency import run_in_threadpool
 
 from lakeward.errors import LakewardError
 from lakeward.lake.iceberg.meta.connection import OWN_CALL
@@ -22,6 +21,7 @@ from lakeward.protocol.routes import ICEBERG
 from lakeward.server.door.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake
+from lakeward.server.iceberg.catalogthreads import CatalogThreads
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.iceberg.tables import TableResource
@@ -44,6 +44,7 @@ def iceberg_router(
     before a table or a namespace is made. `read_only`: serves the warehouses `live` and `cut:<name>`.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
+    threads = CatalogThreads()
     namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)
     tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake)
     routes: list[tuple[str, str, Role, Handler]] = [
@@ -67,7 +68,7 @@ def iceberg_router(
     if read_only is not None:
         routes += _read_only_routes(namespaces, tables, read_only)
     for method, path, role, handler in routes:
-        endpoint = partial(_serve, auth, role, handler)
+        endpoint = partial(_serve, auth, threads, role, handler)
         name = f"iceberg-{method.lower()}-{path}"
         router.add_api_route(path, _named(endpoint), methods=[method], name=name, include_in_schema=False)
     return router
@@ -107,14 +108,17 @@ def _named(endpoint: Callable[[Request], object]) -> Callable[[Request], object]
     return handle
 
 
-async def _serve(auth: TokenSet, role: Role, handler: Handler, request: Request) -> Response:
+async def _serve(auth: TokenSet, threads: CatalogThreads, role: Role, handler: Handler, request: Request) -> Response:
     try:
         what = f"{request.method} {request.url.path}"
         token = auth.authorize(secret_of(request.headers.get("authorization")), role, what)
         body = await request.body()
     except LakewardError as error:
         return answer_error(error)
-    return await run_in_threadpool(_answer, token, handler, request, body)
+    try:
+        return await threads.run(token.name, what, partial(_answer, token, handler, request, body))
+    except LakewardError as error:
+        return answer_error(error)
 
 
 def _answer(token: Token, handler: Handler, request: Request, body: bytes) -> Response:

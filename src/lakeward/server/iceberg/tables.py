@@ -12,7 +12,6 @@ from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableRequest, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -27,6 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import InvalidRequest, QuotaExceeded
+from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.ownpaths import pointed_paths
 from lakeward.lake.iceberg.meta.tableproperties import (
     ALLOWED_OPTION,
@@ -107,7 +107,7 @@ class TableResource:
         pointed_paths(name, location, self._catalog.properties).check(location)
         try:
             io = load_file_io(dict(self._catalog.properties), location)
-            metadata = FromInputFile.table_metadata(io.new_input(location))
+            metadata = load_metadata(io, location, self._catalog.properties)
         except (OSError, ValueError) as error:
             raise InvalidRequest(
                 what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}"

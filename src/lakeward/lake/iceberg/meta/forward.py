@@ -15,14 +15,13 @@ from datetime import UTC, datetime
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.serializers import FromInputFile
-from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.errors import LakeHistoriesDiffer
 from lakeward.lake.iceberg.datafile.location import carries, names_table
 from lakeward.lake.iceberg.maintenance import list_folder
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
 
 
@@ -171,7 +170,7 @@ def _read(io: PyArrowFileIO, location: str) -> MetadataVersion | None:
     table's.
     """
     try:
-        metadata: TableMetadata = FromInputFile.table_metadata(io.new_input(location))
+        metadata = load_metadata(io, location, io.properties)
     except (FileNotFoundError, ValueError, ValidationError):
         return None
     return MetadataVersion(

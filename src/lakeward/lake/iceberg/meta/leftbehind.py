@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from pyiceberg.exceptions import NoSuchNamespaceError, ValidationError
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.lake.iceberg.maintenance import list_folder
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.model.ids import TableId
 from lakeward.model.table import TableInfo
@@ -63,6 +63,6 @@ def _folder(connection: IcebergConnection, table: TableInfo) -> str | None:
 def _read(io: PyArrowFileIO, location: str) -> TableMetadata | None:
     """None for one that is not whole: it never was the table's."""
     try:
-        return FromInputFile.table_metadata(io.new_input(location))
+        return load_metadata(io, location, io.properties)
     except (FileNotFoundError, ValueError, ValidationError):
         return None

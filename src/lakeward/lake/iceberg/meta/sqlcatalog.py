@@ -18,7 +18,6 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -40,6 +39,7 @@ from lakeward.errors import LakeMetadataGone
 from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_folder, metadata_name
 from lakeward.lake.iceberg.meta.catalogmark import load_mark
+from lakeward.lake.iceberg.meta.metadatafile import check_size, metadata_limit, parse_metadata, read_metadata
 from lakeward.lake.iceberg.meta.ownpaths import (
     OwnFileIO,
     allowed_paths,
@@ -52,8 +52,8 @@ from lakeward.lake.iceberg.meta.version import metadata_json, to_version_3
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import fault_point
 
-_KEPT = 256
-"""Parsed metadata of so many tables; each holds every retained snapshot of its table."""
+_KEPT, _KEPT_BYTES = 256, 32 << 20
+"""Parsed metadata of so many tables, and of so much JSON; each holds every retained snapshot of its table."""
 
 
 _ATTEMPTS = 8
@@ -63,6 +63,7 @@ _ATTEMPTS = 8
 class IcebergSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._parsed: OrderedDict[str, TableMetadata] = OrderedDict()
+        self._sizes: dict[str, int] = {}
         self._storages: dict[str, FileIO] = {}
         self._cache_lock = threading.Lock()
         super().__init__(name, **properties)
@@ -123,7 +124,9 @@ class IcebergSqlCatalog(SqlCatalog):
             if metadata is not None:
                 self._parsed.move_to_end(location)
                 return metadata
-        parsed = FromInputFile.table_metadata(self._load_file_io({}, location).new_input(location))
+        data = read_metadata(self._load_file_io({}, location), location, metadata_limit(self.properties))
+        parsed = parse_metadata(data)
+        self._sizes[location] = len(data)
         self._keep(location, parsed)
         return parsed
 
@@ -131,8 +134,9 @@ class IcebergSqlCatalog(SqlCatalog):
         with self._cache_lock:
             self._parsed.pop(instead_of or "", None)
             self._parsed[location] = metadata
-            while len(self._parsed) > _KEPT:
+            while len(self._parsed) > _KEPT or sum(self._sizes.get(p, 0) for p in self._parsed) > _KEPT_BYTES:
                 self._parsed.popitem(last=False)
+            self._sizes = {path: self._sizes.get(path, 0) for path in self._parsed}
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -183,10 +187,12 @@ class IcebergSqlCatalog(SqlCatalog):
         delete_old_metadata(OwnFileIO(io, own), current.metadata, metadata)
         return _response(metadata, location)
 
-    @staticmethod
-    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+    def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
+        data = metadata_json(metadata).encode()
+        check_size(metadata_path, len(data), metadata_limit(self.properties))
         with io.new_output(metadata_path).create() as out:
-            out.write(metadata_json(metadata).encode())
+            out.write(data)
+        self._sizes[metadata_path] = len(data)
 
     def pointers(self) -> dict[tuple[str, ...], str]:
         """Table -> the metadata file that this catalog names for it."""

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads an Iceberg metadata file, bounded before and after it is unpacked: a megabyte of gzip is gigabytes of JSON."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from lakeward.errors import LakeMetadataTooLarge
+
+LIMIT_OPTION: Final = "max-metadata-bytes"
+"""An option of the lake: bytes of a metadata file's JSON. Parsed it takes some 20 times as much memory."""
+
+_LIMIT: Final = 32 << 20
+"""Some 80,000 snapshots."""
+
+_GZIP = 31
+"""zlib's word for a gzip header and the largest window."""
+
+
+def metadata_limit(options: Mapping[str, str]) -> int:
+    text = options.get(LIMIT_OPTION, "")
+    return int(text) if text.isdigit() else _LIMIT
+
+
+def load_metadata(io: FileIO, location: str, options: Mapping[str, str]) -> TableMetadata:
+    """Raises `LakeMetadataTooLarge`, `OSError`; `ValueError` and pydantic's errors for one that is not whole."""
+    return parse_metadata(read_metadata(io, location, metadata_limit(options)))
+
+
+def read_metadata(io: FileIO, location: str, limit: int) -> bytes:
+    with io.new_input(location).open() as source:
+        stored: bytes = source.read(limit + 1)
+    check_size(location, len(stored), limit)
+    if not location.endswith(".gz.metadata.json"):
+        return stored
+    unpacking, data = zlib.decompressobj(_GZIP), b""
+    try:
+        data = unpacking.decompress(stored, limit + 1)
+    except zlib.error as error:
+        raise ValueError(f"{location}: {error}") from error
+    check_size(location, len(data), limit)
+    if not unpacking.eof:
+        raise ValueError(f"{location} is cut off")
+    return data
+
+
+def parse_metadata(data: bytes) -> TableMetadata:
+    return TableMetadataUtil.parse_raw(data.decode())
+
+
+def check_size(location: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise LakeMetadataTooLarge(file=location[:500], limit=limit, option=LIMIT_OPTION)
