@@ -3,14 +3,26 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
-from lakeward.protocol.heartbeat import WAITING_PER_SLOT, HandedOut, LeaseCheck, Progress, TableInWork, Verdict
+from lakeward.protocol.heartbeat import (
+    WAITING_PER_SLOT,
+    HandedOut,
+    LeaseCheck,
+    Progress,
+    TableFailed,
+    TableInWork,
+    Verdict,
+    busy_slots,
+)
 from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 
 S = TableState
@@ -61,6 +73,34 @@ def test_a_round_that_waits_for_a_lake_leaves_its_slot_to_others(world: Coordina
         assert job.beat(tiering=(*stuck, works), room=1).tables == (), "it has the slot"
         stuck.append(replace(works, progress=Progress(trouble="no answer")))
     assert job.beat(tiering=tuple(stuck), room=1).tables == (), "not more than that wait beside the slots"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_job_is_not_handed_a_side_whose_old_round_it_still_has(world: CoordinatorWorld, seed: int) -> None:
+    """A zombie that wakes up reports a round without a lease. While that round waits for a lake it takes no slot, so
+    that the job has room; its table is another job's, or waits until the old round is over."""
+    chance = random.Random(seed)
+    world.create()
+    job, other, works = world.job("zombie", slots=1), world.job("heir", slots=1), dict[RoundId, TableInWork]()
+    for number in range(60):
+        world.hot.append(PATH, 1)
+        world.clock.advance(chance.choice((0.2, 30, 121)))
+        world.coordinator.tick()
+        who = chance.choice((job, job, other))
+        if who is other:
+            for table in other.beat(room=1).tables:
+                other.beat(failed=(TableFailed(table_id=table.table_id, epoch=table.epoch, given_back=True, error={}),))
+            continue
+        room = max(0, 1 - busy_slots([w.progress for w in works.values()], slots=1))
+        answer = job.beat(tiering=tuple(works.values()), room=room)
+        for table in answer.tables:
+            assert not works, f"step {number}: handed out beside {list(works)}"
+            progress = Progress(trouble=chance.choice(("", "no answer")))
+            works[RoundId(f"r{number}")] = TableInWork(
+                table_id=table.table_id, epoch=table.epoch, round_id=RoundId(f"r{number}"), progress=progress
+            )
+        if chance.random() < 0.3:
+            works.clear()
 
 
 def test_leases_do_not_notice_the_wall_clock(world: CoordinatorWorld) -> None:

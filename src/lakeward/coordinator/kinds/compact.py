@@ -84,7 +84,7 @@ class CompactKind(Kind):
         sides = (
             s
             for s in self._board.sides()
-            if s.options.pool == pool and job.has_format(s.options.format) and self._is_pressing(s)
+            if s.options.pool == pool and job.may_take(s.id, self.name, s.options.format) and self._is_pressing(s)
         )
         free = self._schedule.load(pool).free if job.takes_rounds else room
         pressing = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)[: min(room, free)]

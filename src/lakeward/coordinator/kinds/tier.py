@@ -33,7 +33,7 @@ class TierKind(Kind):
         those."""
         chosen: list[LakeSide] = []
         for side in self._schedule.take_ready(job.pool):
-            if self.is_due(side) and job.has_format(side.options.format):
+            if self.is_due(side) and job.may_take(side.id, self.name, side.options.format):
                 chosen.append(side)
                 if len(chosen) == room:
                     break
@@ -54,7 +54,7 @@ class TierKind(Kind):
 
     def _may_join(self, side: LakeSide, lead: LakeSide, job: JobRecord) -> bool:
         is_waiting = side.state in (_S.PENDING, _S.SCHEDULED) and side.waiting.oldest_at_ms is not None
-        fits = side.options.pool == lead.options.pool and job.has_format(side.options.format)
+        fits = side.options.pool == lead.options.pool and job.may_take(side.id, self.name, side.options.format)
         return is_waiting and fits and self.is_free(side) and may_share(side)
 
     def begin(self, side: LakeSide, work: Work) -> int:

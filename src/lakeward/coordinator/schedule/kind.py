@@ -38,7 +38,8 @@ class Kind(ABC):
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
         """Sides that this job gets now, `room` at most, most wanted first: as many as the pool has slots to spare until
         they are done. A job that takes no rounds has nothing else to spare its slots for."""
-        sides = (s for s in self._board.sides() if s.options.pool == job.pool and job.has_format(s.options.format))
+        sides = (s for s in self._board.sides() if s.options.pool == job.pool)
+        sides = (s for s in sides if job.may_take(s.id, self.name, s.options.format))
         due = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)
         if not due or not job.takes_rounds:
             return due[:room]

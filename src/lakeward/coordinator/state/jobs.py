@@ -10,7 +10,7 @@ from lakeward.coordinator.options import DEFAULT_POOL
 from lakeward.errors import Superseded
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.model.leftout import LeftOut
-from lakeward.model.side import TIER, WorkKind
+from lakeward.model.side import TIER, SideId, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatRequest
 
 BEATS_COMPARED, LEAST_BEATS_COMPARED = 12, 3
@@ -40,6 +40,7 @@ class JobRecord:
     clock_apart_ms: int | None = None
     formats: tuple[str, ...] = ()
     reads_together: bool = False
+    working: frozenset[tuple[SideId, WorkKind]] = frozenset()
     _apart_ms: list[int] = field(default_factory=list)
     """These as of its last beat, not stored."""
 
@@ -53,6 +54,11 @@ class JobRecord:
     def has_format(self, format: str | None) -> bool:
         """Whether it can open tables of that lake format; a job that does not say is taken to open all."""
         return not self.formats or format in self.formats
+
+    def may_take(self, side: SideId, kind: WorkKind, format: str | None) -> bool:
+        """Not while it has older work of that kind on that side: one whose lease ended while the job was silent, and
+        which goes on until the job has stopped it. It takes no slot where it waits for a lake."""
+        return self.has_format(format) and (side, kind) not in self.working
 
     def check_current(self, instance: InstanceId) -> None:
         """Raises `Superseded` for an instance that a newer one replaced."""
@@ -69,6 +75,7 @@ class JobRecord:
         self.version, self.metrics_url, self.left = request.version, request.metrics_url, request.leaving
         self.kinds, self.formats, self.memory_bytes = request.kinds, request.formats, request.memory_bytes
         self.reads_together = request.reads_together
+        self.working = frozenset((SideId(w.table_id, w.side), w.kind) for w in request.tiering)
         self._take_clock(None if request.now_ms is None else request.now_ms - now_ms)
         self.seen, self.last_beat_at_ms = now, now_ms
         return before != self.durable()
