@@ -152,6 +152,8 @@ class Desk:
         side, _, lease = held
         kind, now = self._kinds[table.kind], self._board.clock.monotonic()
         lease.until, lease.progress = now + kind.lease_s, table.progress
+        if lease.writing_at is None and not table.progress.is_planning:
+            lease.writing_at = now
         if not self._bind(side, lease, table.round_id):
             return self._refuse(table, f"this lease went on with round {lease.round_id}")
         enough = kind.why_enough(side, lease)

@@ -143,6 +143,10 @@ def ticket_from_text(text: str) -> bytes:
     return base64.b64decode(text.encode())
 
 
+MOST_SNAPSHOTS = 64
+"""KV snapshots in one call: well below a second on an idle machine, far below a call's limit on a busy one."""
+
+
 class Act(StrEnum):
     """Actions. Each takes a JSON object with `table` (and what is named here) and answers with one JSON object."""
 
@@ -155,6 +159,9 @@ class Act(StrEnum):
 
     TAKE_SNAPSHOT = "take-snapshot"
     """`bucket`, `holder` -> `snapshot` or null."""
+
+    TAKE_SNAPSHOTS = "take-snapshots"
+    """`buckets` (`MOST_SNAPSHOTS` at most), `holder` -> `snapshots`, without buckets that never had a row."""
 
     RELEASE_SNAPSHOTS = "release-snapshots"
     """`holder`."""
@@ -169,5 +176,6 @@ class ActionRequest:
     table: TablePath | None = None
     table_id: TableId | None = None
     bucket: Bucket | None = None
+    buckets: tuple[Bucket, ...] = ()
     at_ms: int = 0
     holder: str = ""

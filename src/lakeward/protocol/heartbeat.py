@@ -26,11 +26,14 @@ MOST_WORDS = 1_000
 """Characters of what a job says for people."""
 
 
+PLANNING = "plan"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """How far the splits of a round, or the groups of a compaction, are."""
 
-    phase: str = "plan"
+    phase: str = PLANNING
     splits_done: int = 0
     splits_total: int = 0
     rows: int = 0
@@ -40,6 +43,10 @@ class Progress:
     def __post_init__(self) -> None:
         if len(self.trouble) > MOST_WORDS:
             raise InvalidRequest(what="Progress.trouble", reason=f"at most {MOST_WORDS} characters are allowed")
+
+    @property
+    def is_planning(self) -> bool:
+        return self.phase == PLANNING
 
 
 def busy_slots(works: Sequence[Progress], slots: int) -> int:

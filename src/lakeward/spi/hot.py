@@ -105,6 +105,11 @@ class HotStore(ABC):
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         """A KV snapshot to read, leased to `holder` until `release_snapshots`; None when the bucket never had a row."""
 
+    def take_snapshots(self, table: TableInfo, buckets: Sequence[Bucket], holder: str) -> dict[Bucket, KvSnapshot]:
+        """`take_snapshot` of many buckets, without those that never had a row."""
+        taken = ((bucket, self.take_snapshot(table, bucket, holder)) for bucket in buckets)
+        return {bucket: snapshot for bucket, snapshot in taken if snapshot is not None}
+
     @abstractmethod
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None

@@ -166,14 +166,28 @@ def test_a_clean_leave_gives_back_at_once(world: CoordinatorWorld) -> None:
     assert not world.coordinator.status().jobs[0].live
 
 
+def test_planning_counts_against_no_limit(world: CoordinatorWorld) -> None:
+    """Thousands of KV snapshots may take longer than the round may write."""
+    world.create(table__datalake__freshness="60 s")
+    job = world.job()
+    table = start_round(world, job)
+    for _ in range(3):
+        world.clock.advance(100)
+        assert [v.verdict for v in job.work(table, phase="plan").verdicts] == [Verdict.OK]
+    for expected in (Verdict.OK, Verdict.OK, Verdict.FORCE_FINISH):
+        assert [v.verdict for v in job.work(table, phase="write").verdicts] == [expected]
+        world.clock.advance(16)
+
+
 def test_a_round_over_its_limit_is_told_to_finish_and_goes_straight_back(world: CoordinatorWorld) -> None:
     world.create(table__datalake__freshness="60 s")
     job = world.job()
     table = start_round(world, job)
+    assert [v.verdict for v in job.work(table, phase="write").verdicts] == [Verdict.OK]
     world.clock.advance(29)
-    assert [v.verdict for v in job.work(table).verdicts] == [Verdict.OK]
+    assert [v.verdict for v in job.work(table, phase="write").verdicts] == [Verdict.OK]
     world.clock.advance(2)
-    assert [v.verdict for v in job.work(table).verdicts] == [Verdict.FORCE_FINISH]
+    assert [v.verdict for v in job.work(table, phase="write").verdicts] == [Verdict.FORCE_FINISH]
     job.finish(table, force=True)
     record = world.coordinator.board.find(PATH)
     assert (record.state, record.tier.epoch) == (S.PENDING, table.epoch + 1)

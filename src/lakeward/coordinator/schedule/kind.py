@@ -76,7 +76,8 @@ class Kind(ABC):
 
     def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
         """Why work that runs is told to commit what it has; None: it goes on."""
-        limit, spent = self.limit_ms(side), 1_000 * (self._board.clock.monotonic() - lease.granted_at)
+        now = self._board.clock.monotonic()
+        limit, spent = self.limit_ms(side), 1_000 * (now - (now if lease.writing_at is None else lease.writing_at))
         return f"the round has taken longer than its limit of {limit} ms" if spent > limit else None
 
     def begin(self, side: LakeSide, work: Work) -> int:

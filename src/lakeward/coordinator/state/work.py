@@ -28,6 +28,9 @@ class Lease:
     past_rounds: list[RoundId] = field(default_factory=list)
     until: float = 0.0
     granted_at: float = 0.0
+    writing_at: float | None = None
+    """When it was first reported to be past planning: its limit counts from here. Not stored."""
+
     progress: Progress = field(default_factory=Progress)
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,6 +53,9 @@ _log = logging.getLogger(__name__)
 
 _OF = "of"
 """In the note of a load: about how many rows there are."""
+
+_SNAPSHOTS_AT_ONCE = 4
+"""KV snapshots of one call: each waits for the disk a few times."""
 
 MAX_PUT_ROWS = 1 << 20
 """Bytes alone bound nothing: 16 MB hold 10^8 booleans, and whoever reads them needs 32 bytes more for each."""
@@ -420,6 +424,12 @@ class EmbeddedStore(HotAdmin, HotStore):
         self._check_pk(hot, "snapshot")
         hot_bucket = hot.find_bucket(bucket)
         return None if hot_bucket is None else hot_bucket.kv(hot.schemas).take_snapshot(holder)
+
+    def take_snapshots(self, table: TableInfo, buckets: Sequence[Bucket], holder: str) -> dict[Bucket, KvSnapshot]:
+        """Several at a time: each waits for the disk."""
+        with ThreadPoolExecutor(max_workers=_SNAPSHOTS_AT_ONCE, thread_name_prefix="lakeward-kv") as pool:
+            taken = pool.map(lambda bucket: self.take_snapshot(table, bucket, holder), buckets)
+            return {s.bucket: s for s in taken if s is not None}
 
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None

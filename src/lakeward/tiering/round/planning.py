@@ -160,13 +160,10 @@ class Planner:
         if self.is_dry:
             ends = {b: frozen.bounds[b].end for b in buckets}
             return {b: KvSnapshot(bucket=b, snapshot_id=TO_BE_TAKEN, log_offset=end) for b, end in ends.items() if end}
-        snapshots: dict[Bucket, KvSnapshot] = {}
-        for bucket in buckets:
-            self._leased = frozen.table
-            snapshot = store.take_snapshot(frozen.table, bucket, self.round_id)
-            if snapshot is not None:
-                snapshots[bucket] = snapshot
-        return snapshots
+        if not buckets:
+            return {}
+        self._leased = frozen.table
+        return store.take_snapshots(frozen.table, buckets, self.round_id)
 
     def release(self) -> None:
         """Best effort: a lease that is not given back ends by itself."""

@@ -144,7 +144,6 @@ class Round(Attempt):
         limit, hot, lake = self.handed.limit_ms, self.world.hot, self.lake_plugin(ground.plan.table)
         handle = committer.begin(self.round_id, ground.plan.base)
         self.world.check_location(lake.name, committer.prefix(self.round_id))
-        spent_ms = int((self.world.clock.monotonic() - self.started) * 1000)
         return WriteOrder(
             round_id=self.round_id,
             owner=self.owner,
@@ -153,7 +152,7 @@ class Round(Attempt):
             handle=handle,
             hot=Plugin(name=hot.name, options=dict(hot.options)),
             lake=lake,
-            deadline_at_ms=None if limit is None else self.world.clock.now_ms() - spent_ms + limit,
+            deadline_at_ms=None if limit is None else self.world.clock.now_ms() + limit,  # planning took its own time
             flag=self.control.flag,
             compare_with=plan_comparison(ground.plan),
             server_wait_s=self.world.options.server_wait_s,

@@ -21,7 +21,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideId, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
-from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished, TableInWork, Verdict
+from lakeward.protocol.heartbeat import HeartbeatRequest, Progress, TableFailed, TableFinished, TableInWork, Verdict
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
 from lakeward.spi.registry import load_lake
@@ -126,9 +126,14 @@ def beat(parts: InProcessLakeward, **more: Any) -> Any:
 
 
 def test_the_job_of_then_goes_on_with_its_lease(parts: InProcessLakeward) -> None:
-    item = TableInWork(table_id=HELD["table_id"], epoch=HELD["epoch"], round_id=RoundId("round-in-work"))
+    item = TableInWork(
+        table_id=HELD["table_id"],
+        epoch=HELD["epoch"],
+        round_id=RoundId("round-in-work"),
+        progress=Progress(phase="write"),
+    )
     (verdict,) = beat(parts, tiering=(item,)).verdicts
-    assert verdict.verdict is Verdict.FORCE_FINISH, "its lease stands; its half second is long over"
+    assert verdict.verdict is Verdict.OK, "its lease stands, with a full limit after the restart"
     done = TableFinished(table_id=HELD["table_id"], epoch=HELD["epoch"], round_id=RoundId("round-in-work"))
     (verdict,) = beat(parts, finished=(done,)).verdicts
     assert verdict.verdict is Verdict.OK

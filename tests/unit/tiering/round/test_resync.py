@@ -9,6 +9,7 @@ import pytest
 
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward_testing.clock import ManualClock
 from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, ListBucket, World, make_table
 
@@ -137,6 +138,19 @@ def test_log_rows_that_are_gone_become_a_gap_also_while_no_new_ones_come() -> No
     world.store.append(rows(20, 21), other)
     assert isinstance(world.run(), TableFinished)
     assert len(world.lake_rows()) == 10 + 2 + 1
+
+
+def test_what_a_plan_takes_is_not_taken_from_writing() -> None:
+    """Planning takes longer than the round may take: every bucket is written all the same."""
+    clock = ManualClock()
+    world = World(make_table(*PK, key=("id",), buckets=3), clock=clock)
+    for number in range(3):
+        world.store.upsert(rows(10 * number, 10 * number + 10), Bucket("", number))
+    world.store.on_freeze = lambda: clock.advance(60)
+    end = world.run(limit_ms=90_000)
+    assert isinstance(end, TableFinished)
+    assert not end.force_finished
+    assert world.lake_rows() == world.store.rows()
 
 
 def test_a_lake_of_another_table_is_refused() -> None:

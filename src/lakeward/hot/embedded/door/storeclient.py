@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.errors import ServerUnavailable
+from lakeward.errors import InvalidRequest, ServerUnavailable
 from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.model.bucket import Bucket
 from lakeward.model.cut import CutEnds
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.codec import decode
-from lakeward.protocol.flight import Act, ActionRequest, Read, Ticket, log_ticket
+from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest, Read, Ticket, log_ticket
 from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.resume import read_on
 
@@ -74,6 +74,18 @@ class EmbeddedStoreClient(HotStore):
         body = self._act(Act.TAKE_SNAPSHOT, table, bucket=bucket, holder=holder)["snapshot"]
         return None if body is None else decode(KvSnapshot, body)
 
+    def take_snapshots(self, table: TableInfo, buckets: Sequence[Bucket], holder: str) -> dict[Bucket, KvSnapshot]:
+        """One call for many buckets; one for each with a server from before 0.2, which does not know the action."""
+        taken: dict[Bucket, KvSnapshot] = {}
+        for at in range(0, len(buckets), MOST_SNAPSHOTS):
+            some = tuple(buckets[at : at + MOST_SNAPSHOTS])
+            try:
+                body = self._act(Act.TAKE_SNAPSHOTS, table, buckets=some, holder=holder)["snapshots"]
+            except InvalidRequest:
+                return taken | super().take_snapshots(table, buckets[at:], holder)
+            taken |= {s.bucket: s for s in (decode(KvSnapshot, one) for one in body)}
+        return taken
+
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -89,9 +101,18 @@ class EmbeddedStoreClient(HotStore):
         self.connection.close()
 
     def _act(
-        self, action: Act, table: TableInfo, *, bucket: Bucket | None = None, at_ms: int = 0, holder: str = ""
+        self,
+        action: Act,
+        table: TableInfo,
+        *,
+        bucket: Bucket | None = None,
+        buckets: tuple[Bucket, ...] = (),
+        at_ms: int = 0,
+        holder: str = "",
     ) -> Any:
-        request = ActionRequest(table=table.path, table_id=table.table_id, bucket=bucket, at_ms=at_ms, holder=holder)
+        request = ActionRequest(
+            table=table.path, table_id=table.table_id, bucket=bucket, buckets=buckets, at_ms=at_ms, holder=holder
+        )
         return self.connection.act(action, request)
 
     def _bounds(self, action: Act, table: TableInfo) -> Mapping[Bucket, LogBounds]:

@@ -14,7 +14,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import encode
-from lakeward.protocol.flight import Act, ActionRequest
+from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest
 
 _LONGEST_HOLDER = 200
 
@@ -78,6 +78,13 @@ def _take_snapshot(store: EmbeddedStore, request: ActionRequest, token: Token) -
     return {"snapshot": store.take_snapshot(_table(store, request), _bucket(request), _holder(request, token))}
 
 
+def _take_snapshots(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    if len(request.buckets) > MOST_SNAPSHOTS:
+        raise InvalidRequest(what="buckets", reason=f"{len(request.buckets)} are too many, {MOST_SNAPSHOTS} the most")
+    taken = store.take_snapshots(_table(store, request), request.buckets, _holder(request, token))
+    return {"snapshots": list(taken.values())}
+
+
 def _release_snapshots(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
     store.release_snapshots(_table(store, request), _holder(request, token))
     return {}
@@ -94,6 +101,7 @@ ACTIONS: dict[Act, Answerer] = {
     Act.FREEZE: Answerer(Role.READ, "log bounds after an fsync, and the table", _freeze),
     Act.OFFSET_AT: Answerer(Role.READ, "first offset at or after a time", _offset_at),
     Act.TAKE_SNAPSHOT: Answerer(Role.READ, "a KV snapshot, leased to a holder", _take_snapshot),
+    Act.TAKE_SNAPSHOTS: Answerer(Role.READ, "KV snapshots of many buckets, leased to a holder", _take_snapshots),
     Act.RELEASE_SNAPSHOTS: Answerer(Role.READ, "gives a holder's snapshots back", _release_snapshots),
     Act.PARTITIONS: Answerer(Role.READ, "a table's partitions", _partitions),
 }

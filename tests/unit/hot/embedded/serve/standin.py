@@ -16,6 +16,7 @@ from lakeward.client.client import Client
 from lakeward.client.columns import parse_columns
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
+from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.budget import MemoryBudget
@@ -30,6 +31,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
+from lakeward.spi.hot import KvSnapshot
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class HeldStore(EmbeddedStore):
         self.is_ready = False
         self.puts, self.writers, self.ages_ms = 0, set[int](), list[int]()
         self.released: list[str] = []
+        self.asked_at_once: list[int] = []
+        self.is_old = False
+        """Knows no call for many KV snapshots."""
+
         self.changed = threading.Condition()
         self._rows: list[dict[str, object]] = []
 
@@ -78,6 +84,12 @@ class HeldStore(EmbeddedStore):
     def list_tables(self) -> Sequence[TablePath]:
         self.before_list()
         return super().list_tables()
+
+    def take_snapshots(self, table: TableInfo, buckets: Sequence[Bucket], holder: str) -> dict[Bucket, KvSnapshot]:
+        self.asked_at_once.append(len(buckets))
+        if self.is_old:
+            raise InvalidRequest(what="action 'take-snapshots'", reason="there are others")
+        return super().take_snapshots(table, buckets, holder)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         self.released.append(holder)
