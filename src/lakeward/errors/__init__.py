@@ -26,7 +26,7 @@
     │                               LakeTableGone, LakeMetadataGone, LakeMetadataTooLarge, LakePathRefused,
     │                               LakeHistoriesDiffer,
     │                               LakeSchemaBroken, ReplacedRowMissing, ForeignRowsFound, LakeHistoryGone,
-    │                               RowNotEncoded, RoundTooOld
+    │                               RowNotEncoded, LakeUnreadable, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours

@@ -178,6 +178,17 @@ class LakeSchemaBroken(LakeError):
     diff: str
 
 
+class LakeUnreadable(LakeError):
+    code = "lake-unreadable"
+    template = (
+        "lake {lake} has rows of table {table} that the format's library cannot read: {reason}; reads that name the "
+        "columns and leave out the one it cannot read go on. Please report this message"
+    )
+    lake: str
+    table: str
+    reason: str
+
+
 class RowNotEncoded(LakeError):
     code = "row-not-encoded"
     template = (

@@ -29,28 +29,30 @@ def without_hidden_nulls(column: pa.Array) -> pa.Array:
     return _without_hidden(column, is_nullable=True) if _is_strict(column.type) else column
 
 
-def cast_values(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def cast_values(
+    column: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, safe: bool = True
+) -> pa.Array | pa.ChunkedArray:
     """A cast that leaves alone what is below a null: Arrow's own counts nulls there, and looks at values. A null in a
-    NOT NULL place below the top stays. Raises `pa.ArrowInvalid`."""
+    NOT NULL place below the top stays. `safe`: as Arrow's. Raises `pa.ArrowInvalid`."""
     if column.type == kind:
         return column
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([cast_values(chunk, kind) for chunk in column.chunks], kind)
+        return pa.chunked_array([cast_values(chunk, kind, safe=safe) for chunk in column.chunks], kind)
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type) and _names(kind) == _names(column.type):
-        return _cast_struct(column, kind)
+        return _cast_struct(column, kind, safe)
     is_map = pa.types.is_map(kind) and pa.types.is_map(column.type)
     if is_map or (pa.types.is_list(kind) and pa.types.is_list(column.type)):
         values = _entries(column) if is_map else column.values
         inner = pa.struct([kind.key_field, kind.item_field]) if is_map else kind.value_type
-        children = [_cast_struct(values, inner) if is_map else cast_values(values, inner)]
+        children = [_cast_struct(values, inner, safe) if is_map else cast_values(values, inner, safe=safe)]
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=children)
-    return column.cast(kind)
+    return column.cast(kind, safe=safe)
 
 
-def _cast_struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
+def _cast_struct(array: pa.StructArray, kind: pa.StructType, safe: bool) -> pa.StructArray:
     valid, parts = array.is_valid(), []
     for field, values in zip(kind, array.flatten(), strict=True):
-        part = cast_values(values, field.type)
+        part = cast_values(values, field.type, safe=safe)
         if not field.nullable and part.null_count and not pc.any(pc.and_(valid, part.is_null())).as_py():
             part = _without_hidden(part, is_nullable=False)
         parts.append(part)

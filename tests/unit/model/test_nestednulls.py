@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -90,3 +91,18 @@ def test_a_cast_leaves_alone_what_is_below_a_null() -> None:
     pairs = cast_values(pa.array([[("k", None)], None], pa.map_(pa.string(), plain)), pa.map_(pa.string(), wanted))
     assert pairs.to_pylist() == [[("k", None)], None]
     assert find_nested_null(cast_values(hidden_nulls(plain, [False, True]), wanted)) == 1
+
+
+def test_a_cast_that_need_not_be_safe_cuts_times_at_any_depth() -> None:
+    fine, coarse = (
+        pa.struct([pa.field("t", pa.timestamp(u), False), pa.field("l", pa.list_(pa.timestamp(u)))])
+        for u in ("us", "ms")
+    )
+    moment = datetime(2026, 1, 1, 0, 0, 0, 1_234)
+    column = pa.array([None, {"t": moment, "l": [moment, None]}], fine)
+    with pytest.raises(pa.ArrowInvalid):
+        cast_values(column, coarse)
+    cut = moment.replace(microsecond=1_000)
+    for values in (column, hidden_nulls(fine, [False])):
+        done = cast_values(values, coarse, safe=False)
+        assert done.to_pylist() == ([None, {"t": cut, "l": [cut, None]}] if len(values) > 1 else [None])

@@ -16,7 +16,7 @@ from lakeward.lake.core.columns import fit_rows
 from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.lance.datafile import FileFacts, is_ours, load_facts, read_offsets
 from lakeward.lake.lance.deletions import load_deletions
-from lakeward.lake.lance.failures import lake_errors
+from lakeward.lake.lance.failures import lake_errors, row_errors
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
@@ -140,7 +140,7 @@ class LanceRows(SnapshotFiles[Any]):
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=there, with_row_address=True, batch_size=BATCH_ROWS
         )
-        with lake_errors(self._table.name, "read rows of"):
+        with row_errors(self._table.name):
             for batch in scanner.to_batches():
                 yield fit_rows(pa.table(batch), schema)
 
@@ -155,7 +155,7 @@ class LanceRows(SnapshotFiles[Any]):
             batch_size=BATCH_ROWS,
             scan_in_order=True,
         )
-        with lake_errors(self._table.name, "read rows of"):
+        with row_errors(self._table.name):
             for batch in scanner.to_batches():
                 yield fit_rows(pa.table(batch), schema)
 
@@ -163,5 +163,5 @@ class LanceRows(SnapshotFiles[Any]):
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=list(columns), with_row_id=True, include_deleted_rows=True
         )
-        with lake_errors(self._table.name, "read rows of"):
+        with row_errors(self._table.name):
             return scanner.to_table().select(list(columns))

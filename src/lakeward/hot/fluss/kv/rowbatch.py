@@ -14,6 +14,7 @@ from lakeward.hot.logbatch.codec import decode_change_types, decode_records
 from lakeward.hot.logbatch.header import LogBatchHeader
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.schema import Column, Schema
 from lakeward.model.systemcolumns import LOG_FIELDS, SNAPSHOT_FIELDS, TIMESTAMP_COLUMN_TYPE
 
@@ -56,7 +57,7 @@ class BatchShaper:
                 arrays.append(pa.nulls(rows.num_rows, field.type))
                 continue
             array = rows.column(at)
-            arrays.append(array if array.type == field.type else array.cast(field.type, safe=False))
+            arrays.append(cast_values(array, field.type, safe=False))
         return arrays
 
     def log_batch(
