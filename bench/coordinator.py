@@ -27,9 +27,9 @@ from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
-from lakeward.hot.embedded.door.coordinatorclient import HttpCoordinatorClient
-from lakeward.hot.embedded.door.http import ServerConnection
-from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
+from lakeward.hot.embedded.remote.coordinatorclient import HttpCoordinatorClient
+from lakeward.hot.embedded.remote.http import ServerConnection
+from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import InstanceId, JobName, RoundId, new_round_id
 from lakeward.model.offsets import OffsetMap, OffsetRange
@@ -41,7 +41,7 @@ from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, TableFinished, TableInWork
 from lakeward.protocol.tables import CreateTable
-from lakeward.server.door.interpreter import share_turns
+from lakeward.server.admission.interpreter import share_turns
 from lakeward.spi.registry import load_lake
 from tests.kit.hotadmin import MemoryHotAdmin
 from tests.kit.serverprocess import ServerProcess

@@ -21,7 +21,7 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.protocol.auth import TokenSet
-from lakeward.server.door.interpreter import share_turns
+from lakeward.server.admission.interpreter import share_turns
 from lakeward.tiering.task.heap import keep_freed_memory
 
 

@@ -22,7 +22,7 @@ from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import Forbidden, LakewardError, RemoteError
-from lakeward.hot.embedded.door.failure import from_flight
+from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.actions import ACTIONS
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import PutKind, Read

@@ -18,7 +18,7 @@ import pytest
 
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidConfig, InvalidRequest, LakewardError, ServerUnavailable
-from lakeward.hot.embedded.door.failure import from_flight
+from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.flightdata import write_field
 from lakeward.hot.embedded.serve.grpcserver import BESIDE_BATCH, FlightLimits, TlsPair

@@ -151,7 +151,7 @@ def test_commands_that_only_call_the_server_load_little(refusing: str) -> None:
         "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None):\n"
         f"    codes = [run([*c, '--server', '{refusing}']) for c in {commands}]\nassert all(codes)"
     )
-    assert "lakeward.hot.embedded.door.http" in loaded
+    assert "lakeward.hot.embedded.remote.http" in loaded
     for heavy in ("pyarrow", "numpy", "pyspark", "pyiceberg", "pydantic", "httpx", "rich", "click", "asyncio"):
         assert heavy not in loaded
 

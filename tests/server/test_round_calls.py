@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lakeward.hot.embedded.door.connection import FlightConnection
-from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.hot.embedded.remote.connection import FlightConnection
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.plugin import load as load_iceberg
 from lakeward.model.ids import JobName

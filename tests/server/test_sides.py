@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.cli import app
-from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import JobName
 from lakeward.model.offsets import OffsetMap

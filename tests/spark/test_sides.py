@@ -15,8 +15,8 @@ import pytest
 
 from lakeward.client import Client, Table
 from lakeward.errors import TimedOut
-from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model.side import SideName
 from lakeward.verify import verify_table
 from lakeward_testing.faults import Fault, FaultAction

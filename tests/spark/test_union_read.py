@@ -28,8 +28,8 @@ from lakeward.errors import (
     SnapshotGone,
     TableNotFound,
 )
-from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model.bucket import Bucket
 from lakeward.model.cut import CutState
 from lakeward.model.offsets import OffsetMap

@@ -15,7 +15,7 @@ from lakeward.config import options, resolve
 
 if TYPE_CHECKING:
     from lakeward.client import Client
-    from lakeward.hot.embedded.door.http import ServerConnection
+    from lakeward.hot.embedded.remote.http import ServerConnection
 
 START_LIMIT_S, START_LOOK_S = 60.0, 0.1
 """A start reads what a crash left behind; `up` itself gives up after as long."""

@@ -13,8 +13,8 @@ from lakeward.client.columns import as_names, parse_columns, with_key
 from lakeward.client.options import ClientOptions
 from lakeward.client.show import show_client
 from lakeward.client.table import Table
-from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
+from lakeward.hot.embedded.remote.failure import doing
 from lakeward.model.naming import of_table
 from lakeward.model.schema import Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath

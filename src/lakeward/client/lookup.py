@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.door.shapes import snapshot_schema
+from lakeward.hot.embedded.remote.shapes import snapshot_schema
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import Read, Ticket
 

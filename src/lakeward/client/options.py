@@ -11,7 +11,7 @@ from lakeward.config import Config, options
 from lakeward.protocol.token import TokenSource
 
 if TYPE_CHECKING:
-    from lakeward.hot.embedded.door.http import ServerConnection
+    from lakeward.hot.embedded.remote.http import ServerConnection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class ClientOptions:
 
     def connect(self, url: str) -> ServerConnection:
         """The door for control calls. Nothing is sent yet."""
-        from lakeward.hot.embedded.door.http import HTTP_RETRY_S, ServerConnection
+        from lakeward.hot.embedded.remote.http import HTTP_RETRY_S, ServerConnection
 
         retry_s = min(HTTP_RETRY_S, self.retry_s)
         return ServerConnection(url, token=self.token_source(), ca=self.ca, timeout_s=self.timeout_s, retry_s=retry_s)

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakeward.errors import InvalidInput, LakewardError, ServerUnavailable, from_wire
-from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
-from lakeward.hot.embedded.door.failure import calling, doing
-from lakeward.hot.embedded.door.shapes import row_schema
+from lakeward.hot.embedded.remote.connection import Backoff, FlightConnection
+from lakeward.hot.embedded.remote.failure import calling, doing
+from lakeward.hot.embedded.remote.shapes import row_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import MAX_UNDER_WAY, BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes

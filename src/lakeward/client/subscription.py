@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import with_change_codes, with_change_words
 from lakeward.errors import InvalidRequest, OffsetOutOfRange, SchemaChanged, ServerUnavailable, TableNotFound
-from lakeward.hot.embedded.door.connection import Backoff
-from lakeward.hot.embedded.door.shapes import log_schema
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.hot.embedded.remote.connection import Backoff
+from lakeward.hot.embedded.remote.shapes import log_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET

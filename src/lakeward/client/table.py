@@ -20,8 +20,8 @@ from lakeward.client.show import show_table
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
 from lakeward.errors import InvalidRows, SchemaChanged
-from lakeward.hot.embedded.door.failure import doing
-from lakeward.hot.embedded.door.shapes import check_put, log_schema
+from lakeward.hot.embedded.remote.failure import doing
+from lakeward.hot.embedded.remote.shapes import check_put, log_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
 from lakeward.model.naming import of_table

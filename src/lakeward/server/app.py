@@ -21,7 +21,7 @@ from lakeward.errors import InvalidRequest, LakewardError, to_wire
 from lakeward.model.disktrouble import find_disk_trouble
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from lakeward.server import routes
-from lakeward.server.door.gate import RequestGate
+from lakeward.server.admission.gate import RequestGate
 from lakeward.server.services import PageServices
 
 log = logging.getLogger(__name__)

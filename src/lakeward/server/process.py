@@ -29,14 +29,14 @@ from lakeward.model.logline import escape_log
 from lakeward.model.stopsignal import StopSignal
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
+from lakeward.server.admission.audit import AuditLog
+from lakeward.server.admission.auth import is_loopback
+from lakeward.server.admission.flightdoor import FlightDoor
+from lakeward.server.admission.frontdoor import FrontDoor
+from lakeward.server.admission.httpdoor import HttpDoor, bind_listener
+from lakeward.server.admission.interpreter import keep_loaded, share_turns
+from lakeward.server.admission.loglimit import LogLimit
 from lakeward.server.app import create_app
-from lakeward.server.door.audit import AuditLog
-from lakeward.server.door.auth import is_loopback
-from lakeward.server.door.flightdoor import FlightDoor
-from lakeward.server.door.frontdoor import FrontDoor
-from lakeward.server.door.httpdoor import HttpDoor, bind_listener
-from lakeward.server.door.interpreter import keep_loaded, share_turns
-from lakeward.server.door.loglimit import LogLimit
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import load_mark, remove_mark
 from lakeward.server.services import Services

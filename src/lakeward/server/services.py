@@ -15,8 +15,8 @@ from lakeward.model.background import Heartbeat
 from lakeward.model.clock import Clock
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
-from lakeward.server.door.audit import AuditLog
-from lakeward.server.door.callers import Callers
+from lakeward.server.admission.audit import AuditLog
+from lakeward.server.admission.callers import Callers
 from lakeward.server.show.history import History
 from lakeward.server.show.pagesource import PageSource, ServerSource
 from lakeward.server.show.tablefeed import TableFeed

@@ -12,8 +12,8 @@ from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.serve.grpcserver import TlsPair
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tokenfile import TokenFile
-from lakeward.server.door.auth import check_binding
-from lakeward.server.door.callers import Callers
+from lakeward.server.admission.auth import check_binding
+from lakeward.server.admission.callers import Callers
 
 _WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - names them, binds to none
 

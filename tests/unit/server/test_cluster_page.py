@@ -26,10 +26,10 @@ from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
+from lakeward.server.admission.callers import Callers
 from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.cluster.console import ConsoleServices, tiering_router
 from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, show_table, table_figures
-from lakeward.server.door.callers import Callers
 from lakeward.server.show.pagesource import Figures, PageSource, WorkFigures
 from lakeward.spi.lakefile import LakeTotals
 from lakeward_testing.clock import ManualClock

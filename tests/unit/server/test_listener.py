@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from lakeward.errors import InvalidConfig
-from lakeward.server.door.httpdoor import bind_listener
+from lakeward.server.admission.httpdoor import bind_listener
 
 
 def test_accepted_connections_send_without_delay() -> None:

@@ -20,7 +20,7 @@ from lakeward.protocol.views import RoundStatus
 
 if TYPE_CHECKING:
     from lakeward.config import Config
-    from lakeward.hot.embedded.door.http import ServerConnection
+    from lakeward.hot.embedded.remote.http import ServerConnection
 
 ROUNDS = 1_000
 

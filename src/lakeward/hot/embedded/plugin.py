@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakeward.errors import InvalidConfig, LakeUnavailable
-from lakeward.hot.embedded.door.coordinatorclient import HttpCoordinatorClient
-from lakeward.hot.embedded.door.http import ServerConnection
-from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
+from lakeward.hot.embedded.remote.coordinatorclient import HttpCoordinatorClient
+from lakeward.hot.embedded.remote.http import ServerConnection
+from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
 from lakeward.model.side import DEFAULT_SIDE, SideName, first_side
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotPlugin

@@ -19,10 +19,10 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import TIER_NOW
+from lakeward.server.admission.auth import require
+from lakeward.server.admission.httpdoor import HttpDoor, bind_listener
 from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.cluster.source import ClusterSource
-from lakeward.server.door.auth import require
-from lakeward.server.door.httpdoor import HttpDoor, bind_listener
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
 from lakeward.server.settings import ServerSettings

@@ -18,7 +18,7 @@ from lakeward.lake.iceberg.meta.connection import OWN_CALL
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
-from lakeward.server.door.auth import secret_of
+from lakeward.server.admission.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake
 from lakeward.server.iceberg.catalogthreads import CatalogThreads

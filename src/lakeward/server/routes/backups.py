@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from lakeward.protocol.auth import Role
 from lakeward.protocol.backup import MakeBackup
 from lakeward.protocol.routes import BACKUPS
+from lakeward.server.admission.auth import require
 from lakeward.server.backups import make_backup
-from lakeward.server.door.auth import require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 

@@ -15,7 +15,7 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.commit import CommitReport
 from lakeward.protocol.operate import KnownRound
 from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND
-from lakeward.server.door.auth import check_job, require
+from lakeward.server.admission.auth import check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 from lakeward.server.side import Side

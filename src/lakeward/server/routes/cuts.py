@@ -14,7 +14,7 @@ from lakeward.model.cut import CutSchedule
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.cuts import CreateCut, CutStatus
 from lakeward.protocol.routes import CUT, CUT_SCHEDULE, CUT_SCHEDULES, CUTS
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 

@@ -16,7 +16,7 @@ from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import encode
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
 from lakeward.server.show.shown import limit_status

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from lakeward.protocol.auth import GRANTS, Role, Token
 from lakeward.protocol.databases import AlterDatabase, DatabaseStatus
 from lakeward.protocol.routes import DATABASE, DATABASES
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import check_lakes
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import FACTS, PROBE
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 from lakeward.server.show.facts import gather_facts, probe_lakes

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import INFO
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import seen_lakes
 from lakeward.server.messages import answer
 from lakeward.server.services import Services

@@ -16,7 +16,7 @@ from lakeward.errors import QuotaExceeded
 from lakeward.protocol.auth import Role
 from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
 from lakeward.protocol.routes import HEARTBEAT, LEASE_CHECK
-from lakeward.server.door.auth import caller, check_job, require
+from lakeward.server.admission.auth import caller, check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 

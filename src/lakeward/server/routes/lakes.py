@@ -12,7 +12,7 @@ from lakeward.errors import LakeNotFound
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.lakes import LakeStatus
 from lakeward.protocol.routes import LAKE_CHECK, LAKES
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import seen_lakes
 from lakeward.server.messages import answer
 from lakeward.server.services import Services

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import LOG
-from lakeward.server.door.auth import require
+from lakeward.server.admission.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 from lakeward.server.show.loglines import KEPT, LINES

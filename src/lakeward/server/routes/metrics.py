@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import METRICS
-from lakeward.server.door.auth import require
+from lakeward.server.admission.auth import require
 from lakeward.server.services import PageServices
 from lakeward.server.show.metrics import ServerCollector
 

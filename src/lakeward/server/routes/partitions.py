@@ -10,7 +10,7 @@ from lakeward.model.bucket import partition_name, partition_values
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import PARTITION, PARTITIONS
-from lakeward.server.door.auth import require
+from lakeward.server.admission.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 

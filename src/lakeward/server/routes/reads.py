@@ -12,8 +12,8 @@ from lakeward.model.ids import LeaseId, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ
-from lakeward.server.door.auth import caller, require
-from lakeward.server.door.readquota import ReadQuotas
+from lakeward.server.admission.auth import caller, require
+from lakeward.server.admission.readquota import ReadQuotas
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 from lakeward.server.side import Side

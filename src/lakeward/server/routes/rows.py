@@ -13,7 +13,7 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import SqlQuery
 from lakeward.protocol.routes import SAMPLE, SQL
 from lakeward.read.arrow import request_of
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.query.atonce import AtOnce
 from lakeward.server.query.localread import MOST_SAMPLED, sample

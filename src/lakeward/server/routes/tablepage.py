@@ -12,7 +12,7 @@ from lakeward.coordinator.state.statestore import COST_DAYS
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import COST, HOT, MAINTENANCE, PROPERTIES
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 from lakeward.server.show import tablepage

@@ -14,8 +14,8 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.routes import DEFINE, TABLE, TABLES
 from lakeward.protocol.tables import AlterTable, CreateTable, DefineTable, TableAnswer
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.definetable import describe_table
-from lakeward.server.door.auth import caller, require
 from lakeward.server.lakerights import check_altered, check_new_table
 from lakeward.server.messages import answer, check_fields, described, read_message
 from lakeward.server.services import Services

@@ -29,7 +29,7 @@ from lakeward.protocol.operate import (
     ResyncTable,
     TierNowAnswer,
 )
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import check_adopted
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services

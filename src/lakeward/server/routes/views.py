@@ -13,7 +13,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.tables import TableAnswer
-from lakeward.server.door.auth import caller, require
+from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
 from lakeward.server.show.shown import limit_status

@@ -21,7 +21,7 @@ from lakeward.model.memory import resident_bytes
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAnswer, ServerFacts
 from lakeward.protocol.version import PROTOCOL
-from lakeward.server.door.auth import is_loopback
+from lakeward.server.admission.auth import is_loopback
 from lakeward.server.services import Services
 from lakeward.spi.lake import LakeStorage
 

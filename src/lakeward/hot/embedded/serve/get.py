@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, Overloaded, QuotaExceeded, ServerUnavailable
-from lakeward.hot.embedded.door.shapes import log_schema, snapshot_schema
 from lakeward.hot.embedded.log.stored import CHUNK_BYTES
+from lakeward.hot.embedded.remote.shapes import log_schema, snapshot_schema
 from lakeward.hot.embedded.serve.budget import Held, TokenBudget
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.flightdata import batch_message, schema_message

@@ -17,8 +17,8 @@ from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.serve.acks import Acknowledger
 from lakeward.hot.embedded.serve.budget import TokenBudget
 from lakeward.hot.embedded.serve.declared import unpacked_bytes
+from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.flightdata import FlightData, read_batch, read_flight_data
-from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.hot.embedded.serve.tables import find_table
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
@@ -34,7 +34,7 @@ class PutStream:
     def __init__(
         self,
         store: EmbeddedStore,
-        gate: CallGate,
+        gate: CallDrain,
         budget: TokenBudget,
         command: PutCommand,
         sent: pa.Schema,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.door.shapes import check_put, row_schema
+from lakeward.hot.embedded.remote.shapes import check_put, row_schema
 from lakeward.hot.embedded.serve.tables import as_of
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import PutCommand, PutKind

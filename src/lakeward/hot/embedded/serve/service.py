@@ -14,8 +14,8 @@ from lakeward.hot.embedded.serve.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.calls import CallWatch, FlightCall
 from lakeward.hot.embedded.serve.consumers import Consumers, count_reached
+from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.flightdata import read_command, read_fields, read_flight_data, read_schema, write_field
-from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.grpcserver import FlightLimits, GrpcServer, Method, Refused, TlsPair
 from lakeward.hot.embedded.serve.put import PutStream
@@ -60,7 +60,7 @@ class FlightService:
         self.answers = self.budget.of_answers()
         self.snapshots, self.writers = SnapshotQuotas(), writers or WriterQuotas()
         self.consumers, self.limits = consumers or Consumers(), limits or FlightLimits()
-        self.gate = CallGate(f"{host}:{port}", is_open=is_open)
+        self.gate = CallDrain(f"{host}:{port}", is_open=is_open)
         self.watch = CallWatch(min(self.limits.header_s, self.limits.idle_s), self._write_limit_s)
         methods: dict[str, Method] = {
             "DoPut": self._do_put,

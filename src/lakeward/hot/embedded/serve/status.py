@@ -23,7 +23,7 @@ from lakeward.errors import (
     Unauthorized,
     to_wire,
 )
-from lakeward.hot.embedded.door.failure import first_line, short
+from lakeward.hot.embedded.remote.failure import first_line, short
 from lakeward.model.disktrouble import find_disk_trouble
 
 log = logging.getLogger(__name__)

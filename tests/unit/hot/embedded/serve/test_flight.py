@@ -24,10 +24,10 @@ from lakeward.errors import (
     to_wire,
     tree,
 )
-from lakeward.hot.embedded.door.connection import Backoff
-from lakeward.hot.embedded.door.failure import LONGEST_TEXT, from_flight
+from lakeward.hot.embedded.remote.connection import Backoff
+from lakeward.hot.embedded.remote.failure import LONGEST_TEXT, from_flight
 from lakeward.hot.embedded.serve.budget import MemoryBudget
-from lakeward.hot.embedded.serve.gate import CallGate
+from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import (
@@ -241,7 +241,7 @@ def test_memory_in_use_makes_others_wait_and_then_refuses() -> None:
 
 
 def test_a_closed_gate_lets_nobody_in_and_waits_for_who_is_inside() -> None:
-    gate = CallGate("here", is_open=False)
+    gate = CallDrain("here", is_open=False)
     with pytest.raises(ServerUnavailable, match="starting"), gate.inside():
         pass
     gate.open()

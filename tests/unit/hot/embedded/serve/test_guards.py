@@ -13,7 +13,7 @@ import pyarrow.flight as flight
 import pytest
 
 from lakeward.errors import Forbidden, InvalidRequest, LakeUnavailable, QuotaExceeded
-from lakeward.hot.embedded.door.failure import from_flight
+from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas
 from lakeward.model.bucket import Bucket

@@ -10,7 +10,7 @@ import pyarrow.flight as flight
 import pytest
 
 from lakeward.errors import LakewardError, Overloaded, QuotaExceeded
-from lakeward.hot.embedded.door.failure import from_flight
+from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.quota import WriterQuotas
 from lakeward.model.bucket import Bucket

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
+from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
 from lakeward.hot.embedded.serve import actions
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest

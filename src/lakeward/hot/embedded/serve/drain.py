@@ -11,7 +11,7 @@ from lakeward.errors import ServerUnavailable
 from lakeward.protocol.routes import STARTING
 
 
-class CallGate:
+class CallDrain:
     """Closed at first. Counts the pieces of work inside, so that going down waits for them and not for idle streams."""
 
     def __init__(self, address: str, *, is_open: bool = True) -> None:

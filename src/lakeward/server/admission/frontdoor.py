@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lakeward.errors import ServerUnavailable
 from lakeward.protocol.routes import HEALTH, READY, STARTING
-from lakeward.server.door.gate import refuse
+from lakeward.server.admission.gate import refuse
 
 
 class FrontDoor:

@@ -16,11 +16,11 @@ from starlette.types import Message, Receive, Scope, Send
 from lakeward.config.options import Audit
 from lakeward.errors import InvalidRequest
 from lakeward.protocol.auth import TokenSet
-from lakeward.server.door.audit import AuditLog
-from lakeward.server.door.callers import Callers
-from lakeward.server.door.frontdoor import FrontDoor
-from lakeward.server.door.gate import RequestGate
-from lakeward.server.door.loglimit import LogLimit
+from lakeward.server.admission.audit import AuditLog
+from lakeward.server.admission.callers import Callers
+from lakeward.server.admission.frontdoor import FrontDoor
+from lakeward.server.admission.gate import RequestGate
+from lakeward.server.admission.loglimit import LogLimit
 from lakeward_testing.clock import ManualClock
 
 TOKENS = TokenSet.parse(["ann:admin:top"])

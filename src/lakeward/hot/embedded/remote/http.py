@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 from lakeward.errors import InvalidConfig, RemoteError, ServerUnavailable, from_wire
-from lakeward.hot.embedded.door.httppool import Answer, CallFailed, HttpPool
+from lakeward.hot.embedded.remote.httppool import Answer, CallFailed, HttpPool
 from lakeward.protocol.routes import INFO, STARTING
 from lakeward.protocol.token import TokenSource
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer

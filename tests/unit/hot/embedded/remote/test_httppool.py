@@ -13,7 +13,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from lakeward.hot.embedded.door.httppool import CallFailed, HttpPool
+from lakeward.hot.embedded.remote.httppool import CallFailed, HttpPool
 
 PATIENCE_S = 30.0
 

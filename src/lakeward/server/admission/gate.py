@@ -18,10 +18,10 @@ from lakeward.errors import LakewardError, QuotaExceeded, Unauthorized, to_wire
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.routes import API, ICEBERG
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
-from lakeward.server.door.audit import AuditLog
-from lakeward.server.door.auth import secret_of
-from lakeward.server.door.body import PAUSE_S, BodyBudget, CountedBody
-from lakeward.server.door.callers import Callers
+from lakeward.server.admission.audit import AuditLog
+from lakeward.server.admission.auth import secret_of
+from lakeward.server.admission.body import PAUSE_S, BodyBudget, CountedBody
+from lakeward.server.admission.callers import Callers
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, ServerUnavailable
-from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
-from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.hot.embedded.remote.connection import Backoff, FlightConnection
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model.bucket import Bucket
 from lakeward.model.cut import CutEnds
 from lakeward.model.table import TableInfo, TablePath

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 
 from lakeward.errors import InvalidRequest, Overloaded
-from lakeward.server.door.body import LARGE_AT_ONCE, SMALL_BYTES, BodyBudget, CountedBody
+from lakeward.server.admission.body import LARGE_AT_ONCE, SMALL_BYTES, BodyBudget, CountedBody
 
 MOST = 4 * SMALL_BYTES
 

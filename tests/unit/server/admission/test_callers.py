@@ -7,7 +7,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
-from lakeward.server.door.callers import Callers
+from lakeward.server.admission.callers import Callers
 
 OPEN = Callers.of([], ["127.0.0.1", "lake.example"], has_tokens=False)
 GUARDED = Callers.of([], ["0.0.0.0"], has_tokens=True)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest, LakewardError, ServerUnavailable
-from lakeward.hot.embedded.door.failure import calling, doing
-from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.hot.embedded.remote.failure import calling, doing
+from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
 
 # Rows that come over Flight are aligned as the wire has them, which Arrow would complain of on stderr.

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from lakeward.config import Config, options
 from lakeward.errors import InvalidConfig
-from lakeward.server.door.connections import ConnectionLimits
+from lakeward.server.admission.connections import ConnectionLimits
 from lakeward.server.settings import Tls
 
 
