@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,13 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
     expect(page.locator("#jobs tbody tr")).to_contain_text(re.compile("painter.*live", re.DOTALL))
     page.get_by_role("link", name="Rounds", exact=True).click()
     expect(page.locator("#rounds tbody tr").first).to_contain_text("shop.visits")
+    expect(page.locator("#rounds tbody td").first).to_have_text(re.compile(r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d$"))
+    page.get_by_role("link", name="SQL", exact=True).click()
+    expect(page.locator("#query")).to_have_value(re.compile(r"^SELECT \* FROM shop\.\w+ LIMIT 20$"))
+    page.locator("#names summary", has_text="shop.orders").click()
+    expect(page.locator("#names details[open]")).to_contain_text("total INT")
+    page.locator("#run").click()
+    expect(page.locator("#answer tbody tr").first).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [390, 820, 1600])
@@ -237,7 +245,8 @@ def test_a_thousand_tables_scroll(server: Server, open_page: OpenPage) -> None:
 
     def lags(route: Route) -> None:
         tables = [part.split("=")[1] for part in route.request.url.split("?")[1].split("&")]
-        route.fulfill(json={"lags": {t: [[n * 10_000, n] for n in range(100)] for t in tables}})
+        now_ms = time.time_ns() // 1_000_000
+        route.fulfill(json={"lags": {t: [[now_ms - n * 10_000, n] for n in range(100, 5, -1)] for t in tables}})
 
     def prepare(page: Page) -> None:
         page.route("**/api/v1/dashboard?*", answer)

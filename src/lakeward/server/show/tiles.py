@@ -38,6 +38,9 @@ class Tile:
     about: str = ""
     """The table that the figure is of."""
 
+    detail: str = ""
+    """What the figure says of that table."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
@@ -95,14 +98,12 @@ def _rounds(seen: Overview) -> Tile:
         about = max(late, key=_lag_share)
         name, figure = "Lag / freshness, worst table", f"{_lag_share(about):.1f}"
         advice = f"{about.path} is later than its freshness; its page says where the time goes."
-    elif worst and not share:
-        about = max(tiered, key=_lag_share)
-        name, figure = "Lag / freshness, worst table", f"{_lag_share(about):.1f}"
-        about = about if _lag_share(about) else None
     elif worst and share > ROUND_SHARE:
         advice = (
             f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness."
         )
+    else:
+        return _fresh(seen, tiered)
     return Tile(
         key="rounds",
         name=name,
@@ -112,6 +113,27 @@ def _rounds(seen: Overview) -> Tile:
         advice=advice,
         page=_page(about) if advice and about else "",
         about="" if about is None else str(about.path),
+    )
+
+
+def _fresh(seen: Overview, tiered: Sequence[TableStatus]) -> Tile:
+    """Nothing is wrong. Tables that somebody paused, or that no job serves, are not called fresh."""
+    paused = [t for t in seen.tables if t.state is TableState.PAUSED]
+    waiting = [t for t in tiered if not t.served and t.waiting_rows]
+    fresh = len(tiered) - len(waiting)
+    figure = "every table is fresh" if not (paused or waiting) else f"{fresh} of {fresh + len(paused + waiting)} fresh"
+    closest = max(tiered, key=_lag_share, default=None)
+    advice = f"{paused[0].path} is paused: `lakeward resume {paused[0].path}`." if paused else ""
+    return Tile(
+        key="rounds",
+        name="Freshness",
+        figure=figure if tiered or paused else "no tables yet",
+        ok=True,
+        rule="no table is late, fails or is cut off from its lake" if tiered else "nothing has to be brought to a lake",
+        advice=advice or (f"{waiting[0].path} waits: no live job serves its pool." if waiting else ""),
+        late=bool(paused or waiting),
+        about="" if closest is None else str(closest.path),
+        detail="" if closest is None else f"is closest: {_seconds(closest.lag_ms)} of {_seconds(closest.freshness_ms)}",
     )
 
 
@@ -247,6 +269,10 @@ def _trend(samples: Samples) -> int:
 
 def _arrow(change: int) -> str:
     return "↑" if change > 0 else "↓" if change < 0 else "→"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1_000:.0f} s" if ms < 120_000 else f"{ms / 60_000:.0f} min"
 
 
 def _bytes(size: float) -> str:

@@ -102,7 +102,7 @@ function showContact() {
   box.classList.toggle("live", !lost && state.heardAt > 0);
   box.classList.toggle("dead", lost);
   document.body.classList.toggle("stale", lost);
-  document.getElementById("contact-text").textContent = lost ? "no contact" : state.heardAt ? `live, ${clock(state.heardAt)}` : "connecting";
+  document.getElementById("contact-text").textContent = lost ? "no contact" : state.heardAt ? `live, ${clock(state.heardAt)} UTC` : "connecting";
   const bar = document.getElementById("lost");
   bar.hidden = !lost;
   document.getElementById("give-token").hidden = !(lost && state.needsToken);

@@ -37,7 +37,17 @@ export function bytes(n) {
 }
 
 export function clock(ms) {
-  return ms ? new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }) : "–";
+  return ms ? new Date(ms).toISOString().slice(11, 19) : "–";
+}
+
+// With the date, for lists that reach further back than today. All times are UTC, as in commands and logs.
+export const moment = (ms) => (ms ? new Date(ms).toISOString().slice(0, 19).replace("T", " ") : "–");
+
+// A table whose rows are within their freshness is fresh, whatever the scheduler has planned for it.
+export function stateWord(t) {
+  if (!["scheduled", "tiered"].includes(t.state)) return t.state;
+  if (t.lag_ms > t.freshness_ms) return "late";
+  return t.served || !t.lag_ms ? "fresh" : "waits for a job";
 }
 
 const UNIT_MS = { ms: 1, s: 1000, min: 60000, h: 3600000, d: 86400000 };

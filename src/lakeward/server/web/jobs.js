@@ -1,6 +1,6 @@
 // Jobs: who is there, who should be, and what each is doing now.
 import { api } from "./api.js";
-import { bytes, clock, count, duration, text } from "./format.js";
+import { bytes, clock, count, duration, moment, text } from "./format.js";
 
 const ERRORS_EVERY_MS = 10000;
 
@@ -22,9 +22,10 @@ export function jobsPage() {
     const { rounds } = await api.rounds(null, 200);
     errors = new Map(rounds.filter((r) => r.outcome === "failed" && r.error).reverse().map((r) => [r.job, r]));
   };
-  const lastError = (job) => {
+  // An error of a table that was dropped concerns no one any more.
+  const lastError = (job, overview) => {
     const r = errors.get(job.name);
-    return r ? `<tr class="reason"><td colspan="9">${clock(r.ended_at_ms)} <a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a>: ${text(r.error.message)}</td></tr>` : "";
+    return r && overview.tables.some((t) => t.path === r.path) ? `<tr class="reason"><td colspan="9">${moment(r.ended_at_ms)} <a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a>: ${text(r.error.message)}</td></tr>` : "";
   };
   return {
     mount(page) { root = page; page.innerHTML = '<section class="card"><h1>Tiering jobs</h1><div id="jobs"></div></section>'; },
@@ -34,8 +35,8 @@ export function jobsPage() {
         <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>
         <td><span class="state ${j.state === "silent" || j.state === "never seen" ? "failed" : ""}">${text(j.state)}</span></td>
         <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots}</td><td class="num" data-label="Memory">${bytes(j.memory_bytes)}</td><td class="wide now">${progress(j)}</td>
-        <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>${lastError(j)}`).join("");
-      const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th class="num">Memory</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
+        <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>${lastError(j, overview)}`).join("");
+      const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th class="num">Memory</th><th>Now</th><th>Last heartbeat (UTC)</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
         : '<p class="empty">No job has registered. Start one with <span class="mono">lakeward tier</span>.</p>';
       if (html !== drawn) { root.querySelector("#jobs").innerHTML = html; drawn = html; }
     },

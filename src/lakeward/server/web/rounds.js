@@ -1,6 +1,6 @@
 // Rounds as a timeline: each bar split into wait, plan, write, resolve, commit.
 import { api } from "./api.js";
-import { bytes, clock, count, duration, short, text } from "./format.js";
+import { bytes, count, duration, moment, short, text } from "./format.js";
 
 export const PHASES = [["wait", "wait_s"], ["plan", "plan_s"], ["write", "write_s"], ["resolve", "resolve_s"], ["commit", "commit_s"]];
 
@@ -16,7 +16,8 @@ export function phaseBar(round, longest) {
     const s = round.phases?.[key] ?? 0;
     return s > 0 ? `<span class="${name}" style="flex:${s * 1000}" title="${name} ${duration(s * 1000)}"></span>` : "";
   }).join("");
-  return `<div class="phases" style="width:${width}%">${parts}</div>`;
+  const isCut = total(round) > (longest || 1);
+  return `<div class="phases${isCut ? " cut" : ""}" style="width:${width}%"${isCut ? ` title="longer than shown: ${duration(total(round) * 1000)}"` : ""}>${parts}${isCut ? '<b aria-label="longer than shown">»</b>' : ""}</div>`;
 }
 
 const phaseWords = (r) => PHASES.map(([name, key]) => `${name} ${duration((r.phases?.[key] ?? 0) * 1000)}`).join(", ");
@@ -30,7 +31,7 @@ export function roundsTable(rounds, withTable) {
   if (!rounds.length) return '<p class="empty">No round has ended yet.</p>';
   const longest = scale(rounds.map(total));
   const rows = rounds.map((r) => `<tr class="${r.outcome === "failed" ? "sick" : ""}">
-      <td>${clock(r.ended_at_ms)}</td>
+      <td>${moment(r.ended_at_ms)}</td>
       ${withTable ? `<td><a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a></td>` : ""}
       <td><span class="state ${r.outcome === "failed" ? "failed" : ""}">${text(r.outcome)}</span>${special(r)}</td>
       <td class="wide bar-cell" title="${phaseWords(r)}">${phaseBar(r, longest)}</td>
@@ -38,7 +39,7 @@ export function roundsTable(rounds, withTable) {
       <td class="num" data-label="Rows">${count(r.rows)}</td><td class="num" data-label="Deletes">${count(r.deletes)}</td><td class="num" data-label="Written">${bytes(r.bytes_written)}</td><td class="num" data-label="Files">${r.files_replaced ? `${count(r.files_replaced)} → ` : ""}${count(r.files)}</td>
       <td class="soft" data-label="Job">${text(r.job)}</td><td class="mono soft" data-label="Round" title="${text(r.round_id)}">${short(r.round_id)}</td></tr>
       ${r.error ? `<tr class="reason sick"><td colspan="11">${text(r.error.message)}</td></tr>` : ""}`).join("");
-  return `<div class="scroll"><table class="cards"><thead><tr><th>Ended</th>${withTable ? "<th>Table</th>" : ""}<th>Outcome</th><th>Phases</th><th class="num">Took</th><th class="num">Rows</th><th class="num">Deletes</th><th class="num">Written</th><th class="num">Files</th><th>Job</th><th>Round</th></tr></thead><tbody>${rows}</tbody></table></div>${legend}`;
+  return `<div class="scroll"><table class="cards"><thead><tr><th>Ended (UTC)</th>${withTable ? "<th>Table</th>" : ""}<th>Outcome</th><th>Phases</th><th class="num">Took</th><th class="num">Rows</th><th class="num">Deletes</th><th class="num">Written</th><th class="num">Files</th><th>Job</th><th>Round</th></tr></thead><tbody>${rows}</tbody></table></div>${legend}`;
 }
 
 export function roundsPage() {

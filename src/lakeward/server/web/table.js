@@ -1,7 +1,7 @@
 // One table: lag in words and as a curve, rounds, offsets, snapshots, properties.
 import { api } from "./api.js";
 import { curve } from "./chart.js";
-import { adopting, bytes, clock, count, counted, duration, short, text } from "./format.js";
+import { adopting, bytes, clock, count, counted, duration, moment, short, stateWord, text } from "./format.js";
 import { roundsTable } from "./rounds.js";
 import { rowTable } from "./rowtable.js";
 
@@ -39,7 +39,7 @@ function lakeFiles(shape) {
 
 function hotSide(hot) {
   const s = hot.sizes;
-  const buckets = hot.buckets.map((b) => `<tr><td>${text(b.bucket)}</td><td class="num">${count(b.start)}</td><td class="num">${count(b.end)}</td><td>${clock(b.end_at_ms)}</td></tr>`).join("");
+  const buckets = hot.buckets.map((b) => `<tr><td>${text(b.bucket)}</td><td class="num">${count(b.start)}</td><td class="num">${count(b.end)}</td><td>${moment(b.end_at_ms)}</td></tr>`).join("");
   const consumers = hot.consumers.map((c) => `<tr><td>${text(c.who)}</td><td class="soft">${text(c.peer)}</td><td class="num ${c.lag_rows ? "over" : ""}">${count(c.lag_rows)}</td><td>${duration(c.seen_ms)} ago</td></tr>`).join("");
   return `${s ? facts([["Local log", `${bytes(s.local_bytes)} in ${count(s.local_segments)} segments`], ["Remote log", `${bytes(s.remote_bytes)} in ${count(s.remote_segments)} segments`], ["Kept for", s.ttl_ms ? duration(s.ttl_ms) : "ever"], ["Newest row", clock(s.written_at_ms)]]) : ""}
     <div class="scroll bucketlist" tabindex="0" role="region" aria-label="buckets"><table><thead><tr><th>Bucket</th><th class="num">Log start</th><th class="num">Log end</th><th>Newest row</th></tr></thead><tbody>${buckets}</tbody></table></div>
@@ -52,7 +52,7 @@ const SOURCES = ["table", "server", "default"];
 // Of a table in several lakes: how each side stands. A side has a page of its own.
 function sides(name, list, chosen) {
   const link = (t) => (t.side === chosen ? `<b>${text(t.side)}</b>` : `<a href="#/table/${encodeURIComponent(name)}?side=${encodeURIComponent(t.side)}">${text(t.side)}</a>`);
-  const rows = list.map((t) => `<tr><td>${link(t)}</td><td><span class="state ${text(t.state)}">${text(t.state)}</span>${t.reason ? ` <span class="over">${text(t.reason)}</span>` : ""}</td><td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}">${duration(t.lag_ms)} of ${duration(t.freshness_ms)}</td><td class="num">${count(t.waiting_rows)}</td><td class="num">${count(t.lake_rows)}</td><td class="num">${count(t.lake_files)}</td><td>${clock(t.last_tiered_at_ms)}</td></tr>`);
+  const rows = list.map((t) => `<tr><td>${link(t)}</td><td><span class="state ${text(t.state)}">${text(stateWord(t))}</span>${t.reason ? ` <span class="over">${text(t.reason)}</span>` : ""}</td><td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}">${duration(t.lag_ms)} of ${duration(t.freshness_ms)}</td><td class="num">${count(t.waiting_rows)}</td><td class="num">${count(t.lake_rows)}</td><td class="num">${count(t.lake_files)}</td><td>${clock(t.last_tiered_at_ms)}</td></tr>`);
   return `<div class="scroll"><table id="sidelist"><thead><tr><th>Lake</th><th>State</th><th class="num">Lag</th><th class="num">Waiting rows</th><th class="num">Rows in it</th><th class="num">Files</th><th>Last tiered</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
 }
 
@@ -75,13 +75,13 @@ export function tablePage(name, asked = new URLSearchParams()) {
   };
 
   const status = (t) => facts([
-    ["State", `<span class="state ${text(t.state)}">${text(t.state)}</span>${t.reason ? ` <span class="over">${text(t.reason)}</span>` : ""}`],
+    ["State", `<span class="state ${text(t.state)}">${text(stateWord(t))}</span>${t.reason ? ` <span class="over">${text(t.reason)}</span>` : ""}`],
     ["Lag", `<span class="${t.lag_ms > t.freshness_ms ? "over" : ""}">${duration(t.lag_ms)}</span> of ${duration(t.freshness_ms)} allowed`],
     ["Waiting rows", count(t.waiting_rows)],
-    ["Deadline", t.deadline_at_ms ? `${clock(t.deadline_at_ms)} (slack ${duration(t.slack_ms)})` : "nothing waits"],
+    ["Deadline", t.deadline_at_ms ? `${moment(t.deadline_at_ms)} UTC (slack ${duration(t.slack_ms)})` : "nothing waits"],
     ["Job", t.job ? text(t.job) : "–"],
     ["Pool, priority", `${text(t.pool)}, ${t.priority}`],
-    ["Last tiered", clock(t.last_tiered_at_ms)],
+    ["Last tiered (UTC)", moment(t.last_tiered_at_ms)],
     ["In the lake", `${counted(t.lake_rows, "row")}, ${bytes(t.lake_bytes)}, ${counted(t.lake_files, "file")}, ${counted(t.lake_delete_files, "delete file")}, ${counted(t.lake_snapshots, "snapshot")}`],
     ["Missed deadlines, failures", `${count(t.misses)}, ${count(t.failures)}`],
     ["Epoch, generation", `${t.epoch}, ${t.generation}`],

@@ -1,7 +1,7 @@
 // All tables: sortable, filterable. Rows are drawn as one scrolls to them, and only rows that changed are drawn again.
 import { api } from "./api.js";
 import { spark } from "./chart.js";
-import { adopting, bytes, count, duration, text } from "./format.js";
+import { adopting, bytes, count, duration, stateWord, text } from "./format.js";
 import { tiles } from "./tiles.js";
 
 const CHUNK = 60;
@@ -30,12 +30,12 @@ const SORTS = new Map([["worst", trouble], ...COLUMNS.filter((c) => c[2]).map(([
 const ON_TILES = /^(nobody serves|job )/;
 
 const sickness = (t, actions) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still"}"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
-  ${t.state === "failed" || !actions.includes("resume") ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
+  ${["failed", "disabled"].includes(t.state) || !actions.includes("resume") ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
 
 const row = (t, curve, actions) => `
   <tr class="${SICK.has(t.state) ? "sick" : ""}">
     <td><a href="#/table/${encodeURIComponent(t.path)}${t.side === "default" ? "" : `?side=${encodeURIComponent(t.side)}`}">${text(t.path)}</a>${t.side === "default" ? "" : ` <span class="soft">${text(t.side)}</span>`}${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
-    <td><span class="state ${text(t.state)}">${text(t.state)}</span></td>
+    <td><span class="state ${text(t.state)}">${text(stateWord(t))}</span></td>
     <td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}" data-label="Lag">${duration(t.lag_ms)}</td>
     <td class="num" data-label="Freshness">${duration(t.freshness_ms)}${t.feasible ? "" : ' <span class="over" title="two rounds take longer than the freshness">!</span>'}</td>
     <td class="curve wide">${curve}</td>
@@ -44,7 +44,7 @@ const row = (t, curve, actions) => `
     <td class="num" data-label="Files">${count(t.lake_files)}</td>
     <td class="num" data-label="Size">${bytes(t.lake_bytes)}</td>
     <td class="num ${t.failures_in_a_row ? "over" : ""}" data-label="Failures">${count(t.failures)}</td>
-  </tr>${STOPPED.has(t.state) && (t.reason || t.state !== "failed") ? sickness(t, actions) : ""}`;
+  </tr>${t.blocked || (STOPPED.has(t.state) && (t.reason || t.state !== "failed")) ? sickness(t, actions) : ""}`;
 
 export function tablesPage() {
   const asked = new URLSearchParams(location.hash.split("?")[1] ?? "");
@@ -66,7 +66,7 @@ export function tablesPage() {
 
   const curveOf = (t) => {
     const held = view.lags.get(t.path);
-    return held?.samples ? spark(held.samples, t.freshness_ms, `lag of ${text(t.path)} in the last hour`) : '<span class="soft">…</span>';
+    return held?.samples ? spark(held.samples, t.freshness_ms, overview.now_ms, `lag of ${text(t.path)} in the last hour`) : '<span class="soft">…</span>';
   };
 
   // One tbody for each side of a table; it is touched only when what it shows or where it stands changed.
@@ -145,7 +145,7 @@ export function tablesPage() {
       tools = given;
       root = document.createElement("div");
       page.append(root);
-      const states = Object.keys(ORDER).map((s) => `<option>${s}</option>`).join("");
+      const states = Object.keys(ORDER).map((s) => `<option value="${s}">${s === "scheduled" ? "fresh, or due later" : s}</option>`).join("");
       root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><div id="adoptions"></div><section class="card">
         <div class="bar"><h1>Tables</h1><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
           <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by"><option value="worst">worst first</option>${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span><a href="#/new" id="new" hidden>New table</a></div>

@@ -33,7 +33,7 @@ def red(seen: Overview) -> dict[str, Tile]:
 
 def test_all_is_well() -> None:
     assert red(WELL) == {}
-    assert [t.figure for t in make_tiles(WELL)] == ["0.20", "0 →", "0 B →", "0 →", "1 / 1"]
+    assert [t.figure for t in make_tiles(WELL)] == ["every table is fresh", "0 →", "0 B →", "0 →", "1 / 1"]
 
 
 def test_a_late_table_a_failing_one_a_long_round_and_a_silent_lake_each_turn_the_first_tile_red() -> None:
@@ -63,7 +63,7 @@ def test_the_figure_of_a_red_tile_is_the_one_that_is_red_and_the_worst_table_is_
         tile = make_tiles(replace(WELL, tables=tables))[0]
         shown.append((tile.name, tile.figure, tile.about))
     assert shown == [
-        ("Round / freshness, worst table", "0.20", "db.t"),
+        ("Freshness", "every table is fresh", "db.t"),
         ("Lag / freshness, worst table", "4.2", "db.later"),
         ("Tables that fail", "2", "db.sick"),
     ]
@@ -133,3 +133,21 @@ def test_a_thinned_curve_keeps_its_peaks() -> None:
     assert len(thin) == 50
     assert (770_000, 99_000) in thin
     assert history.lag("no.such", points=50) == []
+
+
+def test_the_first_tile_says_in_words_which_table_is_closest_to_its_limit() -> None:
+    sensor = replace(TABLE, path=TablePath("feed", "sensor"), freshness_ms=15_000, lag_ms=8_000)
+    tile = make_tiles(replace(WELL, tables=[TABLE, sensor]))[0]
+    assert (tile.figure, tile.about, tile.detail, tile.late) == (
+        "every table is fresh", "feed.sensor", "is closest: 8 s of 15 s", False,
+    )  # fmt: skip
+    assert make_tiles(replace(WELL, tables=[]))[0].figure == "no tables yet"
+
+
+def test_the_first_tile_calls_no_table_fresh_that_is_paused_or_that_no_job_serves() -> None:
+    paused = replace(TABLE, path=TablePath("db", "p"), state=TableState.PAUSED, waiting_rows=3)
+    alone = replace(TABLE, path=TablePath("db", "a"), served=False, waiting_rows=3)
+    for other, words in ((paused, "`lakeward resume db.p`"), (alone, "no live job serves its pool")):
+        tile = make_tiles(replace(WELL, tables=[TABLE, other]))[0]
+        assert (tile.figure, tile.ok, tile.late) == ("1 of 2 fresh", True, True)
+        assert words in tile.advice
