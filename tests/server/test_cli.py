@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import BadRequestError
 
 from lakeward.cli import app
 from lakeward.cli.connection import open_client
@@ -30,6 +31,8 @@ from lakeward.cli.files.writefiles import WriteFiles
 from lakeward.cli.output import complete_table
 from lakeward.cli.sql.sqlshell import SqlShell
 from lakeward.client import Client
+from lakeward.lake.iceberg.plugin import load
+from lakeward.model.table import TablePath
 from lakeward.protocol.flight import PutKind
 from lakeward.protocol.routes import JOBS
 from lakeward_testing.waiting import wait_until
@@ -170,8 +173,13 @@ def test_another_engine_deletes_rows_and_changes_a_column(call: Calls, server: S
     with pytest.warns(UserWarning, match="Merge on read"):
         table.delete("id = 1")
     assert [t["lake_rows"] for t in call.json("status")["tables"] if t["path"] == "shop.stock"] == [2]
-    with table.update_schema() as update:
+    with pytest.raises(BadRequestError, match="rounds could not go on"), table.update_schema() as update:
         update.make_column_optional("name")
+    database, warehouse = server.folder / "data/iceberg/catalog.db", (server.folder / "data/warehouse").as_uri()
+    elsewhere = load({"type": "sql", "uri": f"sqlite:///{database}", "warehouse": warehouse})
+    with elsewhere.connection.load(TablePath("shop", "stock")).update_schema() as update:
+        update.make_column_optional("name")
+    elsewhere.connection.close()
     call("write", "shop.stock", "three.jsonl")
     assert call.json("table", "reconcile-schema", "shop.stock", "--dry-run")["dry_run"]
     assert call("table", "reconcile-schema", "shop.stock", "--dry-run") == "would change: column name: NOT NULL again\n"

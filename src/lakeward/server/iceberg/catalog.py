@@ -22,6 +22,7 @@ from lakeward.server.admission.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake
 from lakeward.server.iceberg.catalogthreads import CatalogThreads
+from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.iceberg.tables import TableResource
@@ -37,16 +38,18 @@ def iceberg_router(
     on_read: Callable[[TablePath], None] = lambda path: None,
     check_lake: CheckLake = lambda token, namespace: None,
     read_only: ReadOnlyTables | None = None,
+    following: Following | None = None,
 ) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
     admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is told of a table to which
     somebody else added a snapshot, `on_read` of one that another engine loads. `check_lake` is asked
     before a table or a namespace is made. `read_only`: serves the warehouses `live` and `cut:<name>`.
+    `following`: what other engines may change of lake tables of ours, and how these follow.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
     threads = CatalogThreads()
     namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)
-    tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake)
+    tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake, following or Following())
     routes: list[tuple[str, str, Role, Handler]] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),

@@ -37,6 +37,7 @@ from lakeward.lake.iceberg.meta.tableproperties import (
 from lakeward.model.table import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
+from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.places import check_own_places, check_places
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
@@ -49,8 +50,9 @@ class TableResource:
         on_foreign: Callable[[TablePath], None],
         on_read: Callable[[TablePath], None],
         check_lake: CheckLake,
+        following: Following,
     ) -> None:
-        self._check_lake = check_lake
+        self._check_lake, self._following = check_lake, following
         self._allowed = catalog.properties.get(ALLOWED_OPTION, "")
         self._catalog, self._max_tables, self._on_foreign, self._on_read = catalog, max_tables, on_foreign, on_read
 
@@ -132,9 +134,12 @@ class TableResource:
         said = [p for u in request.updates for p in (*_places(u), *_files(u))]
         self._check_own(call, name, said, *_own_places(table))
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
+        columns = [] if call.is_own else self._following.plan(name, table.metadata, updates)
         response = self._catalog.commit_table(table, request.requirements, updates)
         if len(name) == 2 and any(map(_is_foreign, updates)):
             self._on_foreign(TablePath(*name))
+        if columns:
+            self._following.add(TablePath(*name), columns)
         return self._answer(response.metadata_location, response.metadata)
 
     def _check_properties(self, name: Name, properties: Mapping[str, str]) -> None:
@@ -192,6 +197,7 @@ class TableResource:
         call.check_table(source)
         call.check_table(destination)
         self._check_lake(call.token, destination[:-1])
+        self._following.check_rename(source)
         self._catalog.rename_table(source, destination)
         return done()
 

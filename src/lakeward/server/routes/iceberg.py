@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from fastapi import APIRouter
 
-from lakeward.errors import NotFound, TableLoading
-from lakeward.model.table import TablePath
+from lakeward.errors import LakewardError, NotFound, TableLoading
+from lakeward.model.schema import Column
+from lakeward.model.sidetable import side_table
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.auth import Token
+from lakeward.protocol.tables import AlterTable
 from lakeward.server.lakerights import check_lakes
 from lakeward.server.services import Services
+
+log = logging.getLogger(__name__)
 
 
 def router(services: Services) -> APIRouter:
@@ -19,6 +26,7 @@ def router(services: Services) -> APIRouter:
     if catalog is None:
         return APIRouter()
     from lakeward.server.iceberg.catalog import iceberg_router
+    from lakeward.server.iceberg.follow import Following
     from lakeward.server.iceberg.readonly import ReadOnlyTables
 
     def note_read(path: TablePath) -> None:
@@ -29,6 +37,21 @@ def router(services: Services) -> APIRouter:
         assert services.lakes is not None
         check_lakes(services, token, ".".join(namespace), services.lakes.embedded_names())
 
+    def find_table(path: TablePath) -> TableInfo | None:
+        assert services.lakes is not None
+        kept = services.lakes.embedded_names()
+        for table in [t for t in services.store.load_tables() if t.path.database == path.database]:
+            for name, side in services.federation.sides.of(table).items():
+                if side.enabled and name.lake in kept and side_table(table, name).path == path:
+                    return side_table(table, name)
+        return None
+
+    def add_columns(path: TablePath, columns: Sequence[Column]) -> None:
+        try:
+            services.federation.alter(path, AlterTable(add_columns=tuple(c.to_json() for c in columns)))
+        except LakewardError as error:  # it is in the lake, where a column more does no harm
+            log.warning("table %s does not get the columns that another engine added: %s", path, error)
+
     return iceberg_router(
         catalog,
         services.tokens,
@@ -37,4 +60,5 @@ def router(services: Services) -> APIRouter:
         note_read,
         check_lake,
         None if services.live is None else ReadOnlyTables(catalog, services.live, services.coordinator.cuts.load_cut),
+        Following(find_table, add_columns),
     )

@@ -65,7 +65,7 @@ def describe_foreign(
         _check_key(path, schema, primary_key, partition_keys)
     required = {f.name for f in schema.fields if f.required or f.name in primary_key}
     columns = tuple(
-        Column(name=f.name, type=_to_model(f.field_type, f"{path}.{f.name}", f.name in required), comment=f.doc)
+        Column(name=f.name, type=to_model_type(f.field_type, f"{path}.{f.name}", f.name in required), comment=f.doc)
         for f in schema.fields
     )
     return TableDescriptor(
@@ -112,7 +112,7 @@ def only_bucket(metadata: TableMetadata) -> int | None:
     return 0 if adopted is not None and adopted.buckets == 1 else None
 
 
-def _to_model(kind: ice.IcebergType, where: str, required: bool) -> model.DataType:
+def to_model_type(kind: ice.IcebergType, where: str, required: bool = False) -> model.DataType:
     found = _nested(kind, where) or _PRIMITIVES.get(type(kind))
     if found is None:
         raise UnsupportedType(where=where, type=str(kind), by="Lakeward", reason="no column type of ours matches")
@@ -124,15 +124,15 @@ def _nested(kind: ice.IcebergType, where: str) -> model.DataType | None:
         case ice.DecimalType():
             return model.DecimalType(precision=kind.precision, scale=kind.scale)
         case ice.ListType():
-            return model.ArrayType(element=_to_model(kind.element_type, f"{where}.element", kind.element_required))
+            return model.ArrayType(element=to_model_type(kind.element_type, f"{where}.element", kind.element_required))
         case ice.MapType():
-            key = _to_model(kind.key_type, f"{where}.key", required=True)
-            return model.MapType(key=key, value=_to_model(kind.value_type, f"{where}.value", kind.value_required))
+            key = to_model_type(kind.key_type, f"{where}.key", required=True)
+            return model.MapType(key=key, value=to_model_type(kind.value_type, f"{where}.value", kind.value_required))
         case ice.StructType():
             return model.RowType(
                 fields=tuple(
                     model.RowField(
-                        name=f.name, type=_to_model(f.field_type, f"{where}.{f.name}", f.required), comment=f.doc
+                        name=f.name, type=to_model_type(f.field_type, f"{where}.{f.name}", f.required), comment=f.doc
                     )
                     for f in kind.fields
                 )
