@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -144,6 +144,10 @@ class StoredFiles(ABC, Generic[G]):
     @abstractmethod
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
         """Files of ours in storage, referenced or not: under a round's prefix, or all."""
+
+    def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
+        """`list_files` of several rounds, with one listing where a format lists a whole folder anyway."""
+        return {prefix: list(self.list_files(prefix)) for prefix in prefixes}
 
     @abstractmethod
     def delete(self, path: str) -> int:

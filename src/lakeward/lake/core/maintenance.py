@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic
 
 from lakeward.errors import CommitConflict, SnapshotGone
@@ -26,6 +26,9 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
 
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         return self._table.files.list_files(prefix)
+
+    def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
+        return self._table.files.list_by_prefix(prefixes)
 
     def references(self) -> set[str]:
         return self._log.references(self._log.load())

@@ -8,9 +8,13 @@ from collections.abc import Callable, Mapping
 
 from lakeward.errors import InvalidConfig, UnsafeLake
 from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
+from lakeward.lake.core.storage import CoreStorage
+from lakeward.lake.core.table import LakeTable
 from lakeward.lake.hudi.catalog import HudiLakeCatalog
-from lakeward.lake.hudi.committer import HudiLakeCommitter
-from lakeward.lake.hudi.maintenance import HudiLakeMaintenance
+from lakeward.lake.hudi.changes import HudiChanges
+from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.files import HudiFiles
+from lakeward.lake.hudi.log import HudiSnapshotLog
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
@@ -19,7 +23,7 @@ from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse
 from lakeward.model.table import BucketFunction, TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lake import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 CAPABILITIES = LakeCapabilities(
@@ -37,7 +41,7 @@ CAPABILITIES = LakeCapabilities(
 )
 
 
-class HudiLakeStorage(LakeStorage):
+class HudiLakeStorage(CoreStorage[HudiGround]):
     name = "hudi"
     capabilities = CAPABILITIES
 
@@ -50,14 +54,13 @@ class HudiLakeStorage(LakeStorage):
     def open_writer(self, task: WriteTask) -> HudiLakeWriter:
         return HudiLakeWriter(self._files_of(task.table.path), task)
 
-    def open_committer(self, table: TableInfo) -> HudiLakeCommitter:
-        return HudiLakeCommitter(self.table(table.path), table)
+    def open_table(self, table: TableInfo) -> LakeTable[HudiGround]:
+        there, encodings = self.table(table.path), self.capabilities.delete_encodings
+        log, files, changes = HudiSnapshotLog(there, table), HudiFiles(there, table), HudiChanges(there, table)
+        return LakeTable(table, log, files, changes, encodings)
 
     def open_reader(self, table: TableInfo) -> HudiLakeReader:
-        return HudiLakeReader(self.table(table.path), table)
-
-    def open_maintenance(self, table: TableInfo) -> HudiLakeMaintenance:
-        return HudiLakeMaintenance(self.table(table.path), table)
+        return HudiLakeReader(self.open_table(table), self.table(table.path))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
         return rewrite_group(self._files_of(task.table.path), task, is_due)

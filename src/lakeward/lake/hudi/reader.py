@@ -9,42 +9,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRequest
+from lakeward.lake.core.reader import CoreReader
+from lakeward.lake.core.table import LakeTable
 from lakeward.lake.filtercolumns import filter_columns
-from lakeward.lake.hudi.commit.reconcile import HudiGround, describe, load_base
+from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.meta.columns import stored_schema, table_schema
 from lakeward.lake.hudi.meta.properties import parse_partition_path
 from lakeward.lake.hudi.meta.slices import GroupId, SeenFile, merge_order
 from lakeward.lake.hudi.meta.table import HudiTable
-from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows, base_facts, log_bounds
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot, LakeTotals
+from lakeward.spi.lake import LakeFile, LakeTotals
 
 
-class HudiLakeReader(LakeReader):
-    def __init__(self, table: HudiTable, info: TableInfo) -> None:
-        self._table, self._info = table, info
-
-    def load_base(self) -> LakeBase:
-        return load_base(HudiGround.load(self._table), self._info.table_id)
-
-    def load_base_as_is(self) -> LakeBase:
-        return load_base(HudiGround.load(self._table), self._info.table_id, as_is=True)
-
-    def snapshots(self) -> Sequence[LakeSnapshot]:
-        ground, expired = HudiGround.load(self._table), self._table.expired()
-        return [describe(ground, i) for i in ground.timeline.snapshots if i.requested not in expired]
-
-    def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
-        ground = HudiGround.load(self._table)
-        instant = ground.timeline.head if snapshot_id is None else self._get(ground, snapshot_id)
-        return None if instant is None else describe(ground, instant, inherit=True)
+class HudiLakeReader(CoreReader[HudiGround]):
+    def __init__(self, lake_table: LakeTable[HudiGround], table: HudiTable) -> None:
+        super().__init__(lake_table)
+        self._table = table
 
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
         """A log file of a PK table is merged by key when it is read, and its group's base file with it."""
@@ -118,7 +103,7 @@ class HudiLakeReader(LakeReader):
                     yield bucket, batch
 
     def totals(self) -> LakeTotals:
-        ground, expired = HudiGround.load(self._table), self._table.expired()
+        ground = HudiGround.load(self._table)
         head, timeline = ground.timeline.head, ground.timeline
         files = [] if head is None else self.files(head.id)
         return LakeTotals(
@@ -126,18 +111,12 @@ class HudiLakeReader(LakeReader):
             delete_files=0,
             rows=sum(f.record_count for f in files),
             bytes=sum(f.size_bytes for f in files),
-            snapshots=sum(i.requested not in expired for i in timeline.snapshots),
+            snapshots=sum(i.requested not in ground.expired for i in timeline.snapshots),
             is_exact=not any(f.is_merged for f in files),
         )
 
-    def _get(self, ground: HudiGround, snapshot_id: SnapshotId) -> HudiInstant:
-        """Raises `SnapshotGone`."""
-        if snapshot_id in self._table.expired():
-            raise ground.timeline.gone(snapshot_id)
-        return ground.timeline.get(snapshot_id)
-
     def _seen(self, ground: HudiGround, snapshot_id: SnapshotId) -> list[SeenFile]:
-        instant = self._get(ground, snapshot_id)
+        instant = ground.get(snapshot_id)
         return [s for s in ground.seen if s.is_in(instant.completed)]
 
     def _bucket(self, seen: SeenFile) -> Bucket | None:

@@ -1,30 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which snapshots of a Hudi table may go."""
+"""Which snapshots of a Hudi table stay, and which instants go to its archive."""
 
 from __future__ import annotations
 
 from collections.abc import Set
-from itertools import pairwise
 
-from lakeward.lake.core.expiry import HistoryLimit
 from lakeward.lake.hudi.commit.reconcile import INSTANT_KEY, HudiGround
 from lakeward.lake.hudi.meta.timeline import HudiInstant
-from lakeward.model.expiry import ExpiringSnapshot
 
 KEPT_INSTANTS = 30
 """As Hudi's own archive leaves by default."""
-
-
-def plan_expiry(ground: HudiGround, expired: Set[str], now_ms: int, coming: int = 0) -> list[ExpiringSnapshot]:
-    """Beyond age, which counts from the next snapshot on, and number, oldest first; never the head or our newest.
-    `coming`: snapshots that a commit adds beside it."""
-    limit = HistoryLimit.of(ground.properties)
-    oldest_ms = now_ms - limit.max_age_ms
-    instants = [i for i in ground.timeline.snapshots if i.requested not in expired]
-    kept = protected(ground)
-    spare = len(instants) - max(1, limit.min_kept - coming)
-    old = [i for i, follower in list(pairwise(instants))[:spare] if follower.completed_at_ms < oldest_ms]
-    return [ExpiringSnapshot(snapshot_id=i.id) for i in old if i.requested not in kept]
 
 
 def protected(ground: HudiGround) -> set[str]:

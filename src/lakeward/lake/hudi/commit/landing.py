@@ -22,6 +22,7 @@ from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline, new_inst
 from lakeward.lake.hudi.writer import StagedFile
 from lakeward.lake.tablefiles import sync
 from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId
 from lakeward.protocol.packed import Packed
 
 NOTE = "landing"
@@ -40,7 +41,7 @@ class NewInstant(Packed):
 
     packed_as: ClassVar = ("hudi-committable", 1)
 
-    round_id: str
+    round_id: RoundId
     head: str
     requested: str
     action: str

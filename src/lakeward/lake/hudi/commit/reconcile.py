@@ -1,36 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconcile on a Hudi table: what our newest commit says, and whether others moved the table back since."""
+"""A Hudi table as it was loaded: its timeline, its files, and which commits are ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from lakeward.errors import LakeForeign, LakeRolledBack, LakeSchemaBroken, LakeTampered
+from lakeward.errors import LakeSchemaBroken, LakeTampered
 from lakeward.lake.hudi.meta.properties import DOWNGRADE, VERSION, VERSION_KEY
 from lakeward.lake.hudi.meta.slices import HudiFile, SeenFile, see_files
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline
-from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.round import LakeBase
+from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
-from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.snapshotkeys import (
     REWRITE_KEY,
     TABLE_ID_KEY,
-    decode_base,
-    decode_offsets,
-    decode_snapshot,
-    decode_token,
 )
 
 MARK = "newest"
 """Our newest commit, kept beside the timeline: others archive instants, and take them back."""
 
 INSTANT_KEY, COMPLETED_KEY = "lakeward.instant", "lakeward.completed"
-_OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite", "DELETE_PARTITION": "delete"}
-"""Hudi's words and the plug point's; any other appends."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +59,17 @@ class HudiGround:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.table.load_columns(self.properties)
+
+    @cached_property
+    def expired(self) -> frozenset[str]:
+        """Requested times of snapshots that were let go."""
+        return frozenset(self.table.expired())
+
+    def get(self, snapshot_id: SnapshotId) -> HudiInstant:
+        """Raises `SnapshotGone`."""
+        if snapshot_id in self.expired:
+            raise self.timeline.gone(snapshot_id)
+        return self.timeline.get(snapshot_id)
 
     @property
     def head_id(self) -> SnapshotId | None:
@@ -119,45 +122,3 @@ class HudiGround:
             if keys and REWRITE_KEY not in keys:
                 return {**keys, INSTANT_KEY: instant.requested, COMPLETED_KEY: instant.completed}
         return {} if self.is_marked_gone else self.mark
-
-
-def load_base(ground: HudiGround, table_id: TableId, *, as_is: bool = False) -> LakeBase:
-    """Raises `LakeForeign`, `LakeRolledBack` (not when `as_is`), `LakeTampered`."""
-    name = ground.table.name
-    if ground.is_marked_gone and not as_is:
-        raise LakeRolledBack(table=name, head=str(ground.head_id), ours=ground.mark[INSTANT_KEY])
-    keys = ground.newest_ours()
-    if not keys:
-        return LakeBase(head=ground.head_id, loaded=ground)
-    owner = keys.get(TABLE_ID_KEY, table_id)
-    if owner != table_id:
-        raise LakeForeign(table=name, found=owner, expected=table_id)
-    base = _decode(keys, name, ground.head_id)
-    if ground.mark:  # neither number goes back, also when others moved the table back
-        marked = _decode(ground.mark, name, ground.head_id)
-        fence, generation = max(base.fence, marked.fence), max(base.generation, marked.generation)
-        base = replace(base, fence=fence, generation=generation)
-    return replace(base, loaded=ground)
-
-
-def _decode(keys: Mapping[str, str], table: str, head: SnapshotId | None) -> LakeBase:
-    at = SnapshotId(keys[INSTANT_KEY])
-    offsets = decode_offsets(keys, table, at)
-    return decode_base(keys, table=table, snapshot_id=at, head=head, offsets=offsets, token=decode_token(keys, at))
-
-
-def describe(ground: HudiGround, instant: HudiInstant, *, inherit: bool = False) -> LakeSnapshot:
-    """A snapshot as the plug point shows it. `inherit`: offsets of its newest ancestor of ours."""
-    metadata, keys = ground.timeline.metadata(instant), ground.keys_of(instant)
-    ours = keys or (ground.newest_ours(instant) if inherit else {})
-    snapshots = ground.timeline.snapshots
-    at = snapshots.index(instant)
-    return decode_snapshot(
-        keys,
-        snapshot_id=instant.id,
-        parent_id=snapshots[at - 1].id if at else None,
-        committed_at_ms=instant.completed_at_ms,
-        operation=_OPERATIONS.get(metadata.operation, "append"),
-        offsets=decode_offsets(ours, ground.table.name, instant.id) if ours else None,
-        sequence=int(instant.completed),
-    )

@@ -1,18 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trouble outside is to a caller."""
+"""Errors of the warehouse as lake errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from lakeward.lake.core import failures
 
-from lakeward.errors import LakeUnavailable
-
-
-@contextmanager
-def lake_errors(table: str, what: str) -> Iterator[None]:
-    """What the folder refuses may heal by itself."""
-    try:
-        yield
-    except OSError as error:
-        raise LakeUnavailable(lake="hudi", what=f"{what} {table}", reason=str(error)) from error
+lake_errors = failures.lake_errors("hudi")

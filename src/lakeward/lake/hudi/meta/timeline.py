@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -127,6 +128,11 @@ class HudiTimeline:
 
     def find(self, requested: str) -> HudiInstant | None:
         return next((i for i in self.snapshots if i.requested == requested), None)
+
+    def before(self, instant: HudiInstant) -> HudiInstant | None:
+        """The snapshot before it."""
+        at = bisect_left(self.snapshots, instant)
+        return self.snapshots[at - 1] if at else None
 
     def get(self, snapshot_id: SnapshotId) -> HudiInstant:
         instant = self.find(str(snapshot_id))

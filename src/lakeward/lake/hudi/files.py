@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of one Hudi table in storage: what rounds have written aside, and data files of those that landed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from lakeward.lake.core.files import StoredFiles
+from lakeward.lake.core.probe import probe_folder
+from lakeward.lake.hudi.changes import handle_of
+from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.table import HudiTable
+from lakeward.model.ids import RoundId
+from lakeward.model.table import TableInfo
+from lakeward.spi.lakefile import StoredFile
+from lakeward.spi.snapshotkeys import is_of
+
+
+class HudiFiles(StoredFiles[HudiGround]):
+    def __init__(self, table: HudiTable, info: TableInfo) -> None:
+        self._table, self._info = table, info
+
+    def handle(self, ground: HudiGround, round_id: RoundId) -> bytes:
+        return handle_of(self._table, self._info, ground, round_id).to_bytes()
+
+    def prefix(self, round_id: RoundId) -> str:
+        return f"{self._table.staging(round_id)}/"
+
+    def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
+        return self._list(HudiGround.load(self._table), prefix)
+
+    def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
+        ground = HudiGround.load(self._table) if prefixes else None
+        return {} if ground is None else {prefix: self._list(ground, prefix) for prefix in prefixes}
+
+    def delete(self, path: str) -> int:
+        """With Hadoop's checksum beside it; a round's folder goes with its last file."""
+        with lake_errors(self._table.name, "delete a file of"):
+            freed = self._table.files.delete(path)
+        folder, name = os.path.split(path)
+        with suppress(OSError):
+            os.unlink(os.path.join(folder, f".{name}.crc"))
+        with suppress(OSError):
+            if folder.startswith(self._table.own_folder):
+                os.rmdir(folder)
+        return freed
+
+    def probe(self) -> bool:
+        with lake_errors(self._table.name, "write and delete a probe file of"):
+            probe_folder(self._table.files, self._table.own_folder)
+        return True
+
+    def _list(self, ground: HudiGround, prefix: str | None) -> list[StoredFile]:
+        rounds = self._table.staging("")
+        with lake_errors(self._table.name, "list files of"):
+            folder = rounds if prefix is None else os.path.dirname(prefix)
+            aside = [f for f in self._table.files.walk(folder) if prefix is None or f.path.startswith(prefix)]
+        keys = {i.requested: ground.keys_of(i) for i in ground.timeline.snapshots}
+        ours = {at: own for at, own in keys.items() if own}
+        if prefix is not None:
+            name = prefix.removeprefix(rounds).rstrip("/") if prefix.endswith("/") else ""
+            ours = {at: own for at, own in ours.items() if name and is_of(own, RoundId(name))}
+        return [*aside, *(s.file.stored for s in ground.seen if s.file.instant in ours)]

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Hudi table's timeline as the commit protocol uses it: its completed instants are the snapshots."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from lakeward.lake.core.expiry import HistoryLimit
+from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
+from lakeward.lake.core.log import HeadMoved, SnapshotLog
+from lakeward.lake.hudi.changes import HudiChange
+from lakeward.lake.hudi.commit.expiry import plan_archive, protected
+from lakeward.lake.hudi.commit.landing import NewInstant, head_name, land, undo_unfinished
+from lakeward.lake.hudi.commit.reconcile import INSTANT_KEY, HudiGround
+from lakeward.lake.hudi.meta.columns import to_avro_schema
+from lakeward.lake.hudi.meta.slices import SeenFile
+from lakeward.lake.hudi.meta.table import HudiTable
+from lakeward.lake.hudi.meta.timeline import HudiInstant
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+
+_OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite", "DELETE_PARTITION": "delete"}
+"""Hudi's words and the plug point's; any other appends."""
+
+
+class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
+    lake, ground_type = "hudi", HudiGround
+
+    def __init__(self, table: HudiTable, info: TableInfo) -> None:
+        self._table, self._info, self.table = table, info, table.name
+
+    def load(self) -> HudiGround:
+        return HudiGround.load(self._table)
+
+    def newest_first(self, ground: HudiGround, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
+        expired = frozenset[str]() if with_expired else ground.expired
+        snapshots = reversed(ground.timeline.snapshots)
+        return (_log_snapshot(ground, i) for i in snapshots if i.requested not in expired)
+
+    def get(self, ground: HudiGround, snapshot_id: SnapshotId) -> LogSnapshot:
+        return _log_snapshot(ground, ground.get(snapshot_id))
+
+    def has(self, ground: HudiGround, snapshot_id: SnapshotId) -> bool:
+        return ground.timeline.find(snapshot_id) is not None
+
+    def own_history(self, ground: HudiGround) -> OwnHistory:
+        newest, mark = ground.newest_ours(), ground.mark
+        return OwnHistory(
+            newest=_own(mark if ground.is_marked_gone else newest),
+            stands_on=_own(newest),
+            is_rolled_back=ground.is_marked_gone,
+            counted=tuple(keys for keys in (newest, mark) if keys),
+        )
+
+    def own_at(self, ground: HudiGround, snapshot_id: SnapshotId) -> OwnCommit | None:
+        return _own(ground.newest_ours(ground.timeline.get(snapshot_id)))
+
+    def encode(self, ground: HudiGround, round_id: RoundId, keys: Mapping[str, str], change: HudiChange) -> bytes:
+        return NewInstant(
+            round_id=round_id,
+            head=head_name(ground.timeline),
+            requested=change.requested,
+            action=change.action,
+            operation=change.operation,
+            schema=to_avro_schema(ground.columns, self._info.path.table),
+            keys=dict(keys),
+            files=change.staged,
+            replaced=change.replaced,
+        ).to_bytes()
+
+    def parse(self, payload: bytes) -> NewInstant:
+        return NewInstant.from_bytes(payload)
+
+    def append(self, request: NewInstant, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
+        if head_name(self._table.load_timeline()) != request.head:
+            raise HeadMoved("the table moved on since the base was read")
+        with self._table.lock():
+            landed = land(self._table, request, tuple(expire))
+        if isinstance(landed, str):
+            raise HeadMoved(landed)
+        return _log_snapshot(self.load(), landed)
+
+    def settle(self, request: NewInstant) -> None:
+        """The round's folder goes, once nothing is left in it."""
+        for folder in {os.path.dirname(f.staged) for f in request.files}:
+            with suppress(OSError):
+                os.rmdir(folder)
+
+    def limit(self, ground: HudiGround) -> HistoryLimit:
+        return HistoryLimit.of(ground.properties)
+
+    def protected(self, ground: HudiGround) -> set[SnapshotId]:
+        return {SnapshotId(v) for v in protected(ground)}
+
+    def forget(self, ground: HudiGround, snapshots: Collection[SnapshotId]) -> bool:
+        """Under the table's lock, on whatever head there is."""
+        with self._table.lock():
+            undo_unfinished(self._table)
+            now = self.load()
+            self._table.forget(set(map(str, snapshots)) - protected(now), now.timeline)
+        return True
+
+    def references(self, ground: HudiGround) -> set[str]:
+        """The head's files are, whatever is said of it."""
+        head = ground.timeline.head
+        retained = [i.completed for i in ground.timeline.snapshots if i.requested not in ground.expired or i is head]
+
+        def is_kept(seen: SeenFile) -> bool:
+            at = bisect_left(retained, seen.since)
+            return at < len(retained) and seen.is_in(retained[at])
+
+        return {s.file.path for s in ground.seen if is_kept(s)}
+
+    def only_in(self, ground: HudiGround, expired: Sequence[ExpiringSnapshot]) -> list[str]:
+        return sorted({s.file.path for s in ground.seen} - self.references(ground))
+
+    def clean(self, ground: HudiGround, expired: Sequence[ExpiringSnapshot]) -> Sequence[str]:
+        """Archives, after the files: a group that was taken out must be gone before the instant that says so is."""
+        if not plan_archive(self.load(), self._table.expired()):
+            return ()
+        with self._table.lock():
+            undo_unfinished(self._table)
+            if going := plan_archive(self.load(), self._table.expired()):
+                fault_point("hudi.before-archive", table=self._table.name)
+                self._table.archive(going)
+                self._table.forget((), self._table.load_timeline())
+        return ()
+
+
+def _own(keys: Mapping[str, str]) -> OwnCommit | None:
+    return OwnCommit(SnapshotId(keys[INSTANT_KEY]), keys) if keys else None
+
+
+def _log_snapshot(ground: HudiGround, instant: HudiInstant) -> LogSnapshot:
+    metadata, before = ground.timeline.metadata(instant), ground.timeline.before(instant)
+    return LogSnapshot(
+        snapshot_id=instant.id,
+        parent_id=None if before is None else before.id,
+        committed_at_ms=instant.completed_at_ms,
+        operation=_OPERATIONS.get(metadata.operation, "append"),
+        sequence=int(instant.completed),
+        keys=ground.keys_of(instant),
+    )
