@@ -21,9 +21,9 @@ from lakeward.lake.conform import conform
 from lakeward.lake.core.catalog import CoreCatalog
 from lakeward.lake.core.change import RowFileChange
 from lakeward.lake.core.columns import fit_rows
-from lakeward.lake.core.expiry import HistoryLimit
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
+from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import HeadMoved, SnapshotLog, VersionRequest
 from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
 from lakeward.lake.core.storage import PositionStorage

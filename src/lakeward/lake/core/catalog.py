@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
-from lakeward.lake.core.expiry import new_history
+from lakeward.lake.core.historylimit import new_history
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.reconcile import find_owner
 from lakeward.lake.owner import check_owner

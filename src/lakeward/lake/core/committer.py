@@ -58,11 +58,8 @@ class CoreCommitter(LakeCommitter, Generic[G]):
             self._info.table_id, base, properties, fence_step=fence_step, rows=change.total_rows
         ) | dict(self._log.own_keys(ground, base, properties, change))
         committable = self._committable(ground, base, properties.round_id, keys, change)
-        snapshots = list(self._log.newest_first(ground))[::-1]
-        going = plan_expiry(
-            snapshots, self._log.limit(ground), lambda: self._log.protected(ground), self._log.now_ms(), coming=1
-        )
-        return replace(committable, expirable=tuple(self._log.expiring(ground, s) for s in going))
+        going = plan_expiry(self._log, ground, self._log.now_ms(), coming=1)
+        return replace(committable, expirable=tuple(going))
 
     def prepare_rewrite(
         self,

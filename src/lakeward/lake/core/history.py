@@ -11,9 +11,9 @@ from lakeward.model.ids import SnapshotId
 
 @dataclass(frozen=True, kw_only=True)
 class LogSnapshot:
-    """One snapshot. `keys`: what our commit wrote about itself; empty for a foreign snapshot. `operation`: append,
-    overwrite, replace or delete. `adds_rows`, `removes_rows`: whether a foreign snapshot may have done that other than
-    by moving rows between files."""
+    """One snapshot. `keys`: what our commit wrote about itself; empty for a foreign snapshot. `facts`: what else it
+    says, for people. `operation`: append, overwrite, replace or delete. `adds_rows`, `removes_rows`: whether a foreign
+    snapshot may have done that other than by moving rows between files."""
 
     snapshot_id: SnapshotId
     parent_id: SnapshotId | None
@@ -21,6 +21,7 @@ class LogSnapshot:
     operation: str
     sequence: int
     keys: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
     adds_rows: bool = True
     removes_rows: bool = False
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lakeward.errors import SnapshotGone
 from lakeward.lake.core.change import CommitChange
-from lakeward.lake.core.expiry import HistoryLimit
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
+from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
@@ -117,6 +117,22 @@ class SnapshotLog(ABC, Generic[G, C, R]):
         """Can it still be read, expired or not?"""
         return any(s.snapshot_id == snapshot_id for s in self.newest_first(ground, with_expired=True))
 
+    def oldest_first(self, ground: G) -> Iterator[LogSnapshot]:
+        """Those that expiry may let go, and the head; lazily where that spares reads."""
+        return iter(list(self.newest_first(ground))[::-1])
+
+    def count(self, ground: G) -> int:
+        """Of `oldest_first`."""
+        return sum(1 for _ in self.newest_first(ground))
+
+    def is_retained(self, ground: G, snapshot_id: SnapshotId) -> bool:
+        """Is it still part of the table?"""
+        try:
+            self.get(ground, snapshot_id)
+        except SnapshotGone:
+            return False
+        return True
+
     def gone(self, snapshot_id: SnapshotId | int) -> SnapshotGone:
         return SnapshotGone(table=self.table, snapshot=str(snapshot_id), advice="read again from the newest one")
 
@@ -131,6 +147,10 @@ class SnapshotLog(ABC, Generic[G, C, R]):
     def offsets(self, commit: OwnCommit) -> OffsetMap:
         """Raises `LakeTampered`."""
         return decode_offsets(commit.keys, self.table, commit.snapshot_id)
+
+    def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
+        """What a snapshot says itself."""
+        return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.keys)) if snapshot.keys else None
 
     def own_keys(self, ground: G, base: LakeBase, properties: CommitProperties, change: C) -> Mapping[str, str]:
         """Keys that this format's snapshots have besides those of every format, or in their place."""

@@ -49,10 +49,7 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
         return self._table.files.probe()
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
-        log, ground = self._log, self._log.load()
-        snapshots = list(log.newest_first(ground))[::-1]
-        going = plan_expiry(snapshots, log.limit(ground), lambda: log.protected(ground), now_ms)
-        return [log.expiring(ground, s) for s in going]
+        return plan_expiry(self._log, self._log.load(), now_ms)
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
         """Tried again when a round commits meanwhile: what may go was decided by the caller."""
@@ -71,8 +68,7 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Files first, what names them last: a deletion that is cut short is found again."""
         ground = self._log.load()
-        retained = {s.snapshot_id for s in self._log.newest_first(ground)}
-        expired = [s for s in snapshots if s.snapshot_id not in retained]
+        expired = [s for s in snapshots if not self._log.is_retained(ground, s.snapshot_id)]
         if not expired:
             return Expired()
         freed = self.delete(self._log.only_in(ground, expired))

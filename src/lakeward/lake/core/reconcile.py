@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakeward.errors import LakeForeign, LakeRolledBack
-from lakeward.lake.core.history import LogSnapshot, OwnCommit
+from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.model.ids import RoundId, TableId
 from lakeward.model.round import LakeBase
@@ -55,14 +55,13 @@ def find_owner(log: SnapshotLog[G, Any, Any], ground: G) -> TableId | None:
 
 def describe(log: SnapshotLog[Any, Any, Any], snapshot: LogSnapshot) -> LakeSnapshot:
     """A snapshot as the plug point shows it."""
-    own = OwnCommit(snapshot.snapshot_id, snapshot.keys)
     return decode_snapshot(
-        snapshot.keys,
+        {**snapshot.facts, **snapshot.keys},
         snapshot_id=snapshot.snapshot_id,
         parent_id=snapshot.parent_id,
         committed_at_ms=snapshot.committed_at_ms,
         operation=snapshot.operation,
-        offsets=log.offsets(own) if snapshot.keys else None,
+        offsets=log.offsets_of(snapshot),
         sequence=snapshot.sequence,
     )
 

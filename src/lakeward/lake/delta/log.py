@@ -13,8 +13,8 @@ import numpy as np
 
 from lakeward.lake.allowedpaths import has_dots
 from lakeward.lake.core.change import ChangeKind, RowFileChange
-from lakeward.lake.core.expiry import HistoryLimit
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
+from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import HeadMoved, SnapshotLog, VersionRequest
 from lakeward.lake.delta.meta.actions import (
     EXPIRED_KEY,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, UnsupportedType
-from lakeward.lake.core.expiry import new_history
+from lakeward.lake.core.historylimit import new_history
 from lakeward.lake.given import ANY, HISTORY, NUMBER, check_allowed
 from lakeward.lake.hudi.commit.landing import make_folders
 from lakeward.lake.hudi.commit.reconcile import HudiGround

@@ -15,8 +15,8 @@ from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import RowFileChange
-from lakeward.lake.core.expiry import HistoryLimit
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
+from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import HeadMoved, SnapshotLog, VersionRequest
 from lakeward.lake.lance.table import LanceTable
 from lakeward.lake.lance.versions import EXPIRED_KEY, LanceVersion

@@ -13,7 +13,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey
-from lakeward.lake.core.expiry import new_history
+from lakeward.lake.core.historylimit import new_history
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lakeward.lake.core.expiry import MAX_AGE_KEY, MAX_AGE_MS, MIN_KEPT_KEY
+from lakeward.lake.core.historylimit import MAX_AGE_KEY, MAX_AGE_MS, MIN_KEPT_KEY
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
 from lakeward.model.expiry import ExpiringSnapshot
 
