@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakeward.errors import InvalidTable
+from lakeward.lake.core.storage import CoreStorage
+from lakeward.lake.core.table import LakeTable
 from lakeward.lake.paimon.catalog import PaimonLakeCatalog
-from lakeward.lake.paimon.committer import PaimonLakeCommitter
-from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
+from lakeward.lake.paimon.changes import PaimonChanges, PaimonGround
+from lakeward.lake.paimon.files import PaimonFiles
+from lakeward.lake.paimon.log import PaimonSnapshotLog
 from lakeward.lake.paimon.meta.connection import PaimonConnection
 from lakeward.lake.paimon.meta.intents import PaimonIntentStore
 from lakeward.lake.paimon.meta.layout import is_clean
@@ -19,7 +22,7 @@ from lakeward.lake.paimon.writer import PaimonLakeWriter
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.flussoffsets import is_of_fluss
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lake import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 CAPABILITIES = LakeCapabilities(
@@ -39,7 +42,7 @@ CAPABILITIES = LakeCapabilities(
 )
 
 
-class PaimonLakeStorage(LakeStorage):
+class PaimonLakeStorage(CoreStorage[PaimonGround]):
     name = "paimon"
     capabilities = CAPABILITIES
 
@@ -52,14 +55,12 @@ class PaimonLakeStorage(LakeStorage):
     def open_writer(self, task: WriteTask) -> PaimonLakeWriter:
         return PaimonLakeWriter(self.connection, task)
 
-    def open_committer(self, table: TableInfo) -> PaimonLakeCommitter:
-        return PaimonLakeCommitter(self.connection, table)
+    def open_table(self, table: TableInfo) -> LakeTable[PaimonGround]:
+        log, files = PaimonSnapshotLog(self.connection, table), PaimonFiles(self.connection, table)
+        return LakeTable(table, log, files, PaimonChanges(table), self.capabilities.delete_encodings)
 
     def open_reader(self, table: TableInfo) -> PaimonLakeReader:
-        return PaimonLakeReader(self.connection, table)
-
-    def open_maintenance(self, table: TableInfo) -> PaimonLakeMaintenance:
-        return PaimonLakeMaintenance(self.connection, table)
+        return PaimonLakeReader(self.open_table(table), self.connection)
 
     def takes_one_writer(self, table: TableInfo) -> bool:
         """A PK table that Fluss made, or that has no offsets, goes by sequence numbers, which each writer counts on

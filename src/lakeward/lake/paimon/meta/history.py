@@ -8,15 +8,13 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from lakeward.errors import (
     InvalidRequest,
-    LakeForeign,
     LakePathRefused,
-    LakeRolledBack,
     LakeTableGone,
     LakeTampered,
     LakeUnavailable,
@@ -27,10 +25,8 @@ from lakeward.lake.s3files import files_of
 from lakeward.lake.tablefiles import TableFiles, plain_path
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, find_partitions, table_id_in
-from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.snapshotkeys import (
     COMMIT_USER,
     COMMIT_USER_KEY,
@@ -39,9 +35,6 @@ from lakeward.spi.snapshotkeys import (
     REWRITE_KEY,
     TABLE_ID_KEY,
     TAG,
-    decode_base,
-    decode_snapshot,
-    decode_token,
 )
 
 _NAME = re.compile(r"^snapshot-(\d+)$")
@@ -91,6 +84,11 @@ class PaimonSnapshot:
     def is_rewrite(self) -> bool:
         """Of ours: it copies what the round before it says of itself."""
         return REWRITE_KEY in self.properties
+
+    @property
+    def operation(self) -> str:
+        """In the plug point's words."""
+        return _OPERATIONS.get(self.body["commitKind"], "append")
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -149,7 +147,7 @@ class PaimonHistory:
     def kept(self) -> Mapping[int, PaimonSnapshot]:
         """What expiry left of others: snapshots that a tag or our mark still has, by number."""
         named = [*self.tags(), *([] if self.mark is None else [self.mark])]
-        return {s.number: s for s in named if s.number not in self.numbers and self._is_behind(s)}
+        return {s.number: s for s in named if s.number not in self.numbers and self.is_behind(s)}
 
     def find(self, number: int) -> PaimonSnapshot | None:
         if number not in self._read:
@@ -203,66 +201,21 @@ class PaimonHistory:
         """The table id that our newest snapshot carries."""
         return next((s.owner for s in self.newest_first() if s.owner is not None), None)
 
-    def base(self, table_id: TableId, *, as_is: bool = False) -> LakeBase:
-        """Raises `LakeForeign`, `LakeTampered`, and `LakeRolledBack` unless `as_is`."""
-        if self.mark is not None and not as_is and not self._is_behind(self.mark):
-            head = "none" if self.head is None else self.head.id
-            raise LakeRolledBack(table=self.table, head=head, ours=self.mark.id)
-        head_id = None if self.head is None else self.head.id
-        newest = self.newest_ours()
-        if newest is None:
-            return LakeBase(head=head_id)
-        owner = newest.owner
-        if owner is not None and owner != table_id:
-            raise LakeForeign(table=self.table, found=owner, expected=table_id)
-        base = self._base_of(newest, head_id)
-        if self.mark is None:
-            return base
-        marked = self._base_of(self.mark, head_id)  # neither number goes back, also when main was moved back
-        return replace(base, fence=max(base.fence, marked.fence), generation=max(base.generation, marked.generation))
-
-    def describe(self, snapshot: PaimonSnapshot, *, inherit: bool = False) -> LakeSnapshot:
-        """`inherit`: offsets of its newest ancestor of ours where it has none itself. Else those alone that a snapshot
-        says itself: the file of a Fluss job's offsets may be gone."""
-        if inherit:
-            ours = snapshot if snapshot.is_ours else self.newest_ours(snapshot.number)
-        else:
-            ours = snapshot if TABLE_ID_KEY in snapshot.properties else None
-        return decode_snapshot(
-            snapshot.summary,
-            snapshot_id=snapshot.id,
-            parent_id=SnapshotId(str(snapshot.number - 1)) if snapshot.number > 1 else None,
-            committed_at_ms=int(snapshot.body["timeMillis"]),
-            operation=_OPERATIONS.get(snapshot.body["commitKind"], "append"),
-            offsets=None if ours is None else self._offsets(ours),
-            sequence=snapshot.number,
-        )
-
-    def _is_behind(self, mark: PaimonSnapshot) -> bool:
+    def is_behind(self, mark: PaimonSnapshot) -> bool:
         """Is it an ancestor of the head, or the head itself, as far as the retained snapshots tell?"""
         if not self.numbers or self.numbers[-1] < mark.number:
             return False
         there = self.find(mark.number)
         return there is None or there.is_same(mark)
 
-    def _base_of(self, newest: PaimonSnapshot, head: SnapshotId | None) -> LakeBase:
-        return decode_base(
-            newest.properties,
-            table=self.table,
-            snapshot_id=newest.id,
-            head=head,
-            offsets=self._offsets(newest),
-            token=decode_token(newest.properties, newest.id),
-        )
-
-    def _offsets(self, snapshot: PaimonSnapshot) -> OffsetMap:
-        properties = snapshot.properties
+    def offsets(self, snapshot_id: SnapshotId, properties: Mapping[str, str]) -> OffsetMap:
+        """Of a round, ours or one of Fluss's own job. Raises `LakeTampered`."""
         text = properties.get(OWN_OFFSETS_KEY, properties.get(OFFSETS_KEY, ""))
         try:
             body = json.loads(text if text.startswith("{") else self._read_offsets(text))
             return OffsetMap.from_json(body) if "offsets" in body else decode_fluss_offsets(body, self.partitions)
         except (OSError, ValueError, KeyError, TypeError, InvalidRequest, LakePathRefused) as error:
-            raise LakeTampered(table=self.table, snapshot=snapshot.id, what=OFFSETS_KEY, reason=str(error)) from error
+            raise LakeTampered(table=self.table, snapshot=snapshot_id, what=OFFSETS_KEY, reason=str(error)) from error
 
     def _read_offsets(self, path: str) -> str:
         """Of a Fluss job: in Fluss's own storage, which is a folder or where the lake is."""
