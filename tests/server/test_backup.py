@@ -168,6 +168,10 @@ def test_a_backup_that_is_not_whole_is_not_taken(
     with pytest.raises(InvalidRequest, match=r"log/0+\.log is not what was written"):
         restore_backup(str(target), tmp_path / "back")
     assert not (tmp_path / "back").exists()
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidRequest, match="lies elsewhere"):
+        restore_backup(str(target), tmp_path / "back")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a").touch()
     with pytest.raises(InvalidRequest, match="it is not empty"):

@@ -17,6 +17,7 @@ FILE_VARIABLE = "LAKEWARD_CLIENT__TOKEN_FILE"
 """
 
 _KNOWN: dict[str, TokenSource] = {}
+_AUTHORITIES: dict[str, str] = {}
 
 
 class TokenSource:
@@ -62,11 +63,18 @@ class TokenSource:
         elif self._secret:
             variables[TOKEN_VARIABLE] = self._secret
 
-    def use_for(self, uri: str) -> None:
+    def use_for(self, uri: str, ca: str | None = None) -> None:
         """The catalog that a server keeps under this address is shown the server's token, which never travels with a
-        plan.
+        plan. `ca`: the file with certificates that the server's own is checked by.
         """
         _KNOWN[uri.rstrip("/")] = self
+        if ca is not None:
+            _AUTHORITIES[uri.rstrip("/")] = ca
+
+    @staticmethod
+    def find_ca(uri: str) -> str | None:
+        """None: the system's."""
+        return _AUTHORITIES.get(uri.rstrip("/"))
 
     @classmethod
     def find_for(cls, uri: str) -> TokenSource:

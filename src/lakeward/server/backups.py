@@ -23,6 +23,7 @@ from lakeward import __version__
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.backup import copy_database, stage_store
 from lakeward.hot.embedded.log.durable import sync_folder
+from lakeward.lake.allowedpaths import AllowedPaths
 from lakeward.model.faults import fault_point
 from lakeward.protocol.backup import BackupMade
 from lakeward.protocol.codec import decode, encode
@@ -128,9 +129,12 @@ def restore_backup(target: str, data: Path, name: str | None = None) -> BackupMa
     aside = data.with_name(f"{data.name}.restoring")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o700, parents=True)
+    # A link in a backup would bring any file of this machine into the new folder.
+    own = None if "://" in target else AllowedPaths("", f"{root}/{manifest.name}/{FILES}", root)
     for path, (size, checksum) in manifest.files.items():
         file = aside / path
-        if ".." in Path(path).parts or Path(path).is_absolute():
+        is_elsewhere = ".." in Path(path).parts or Path(path).is_absolute()
+        if is_elsewhere or (own is not None and not own.allows(f"{own.location}/{path}")):
             raise InvalidRequest(what=f"backup {manifest.name}", reason=f"its file {path} lies elsewhere")
         file.parent.mkdir(parents=True, exist_ok=True)
         try:

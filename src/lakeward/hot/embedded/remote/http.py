@@ -115,7 +115,7 @@ class ServerConnection:
             self._info = self.call(ServerInfo, "GET", INFO)
             check_peer(f"the server at {self.url}", self._info.protocol)
             if self._info.iceberg_uri is not None:
-                self._token.use_for(self._info.iceberg_uri)
+                self._token.use_for(self._info.iceberg_uri, self.ca)
         return self._info
 
     def close(self) -> None:

@@ -89,7 +89,9 @@ class IcebergConnection:
             catalog.close()
 
     def _connect(self) -> Catalog:
-        options = dict(self.options)
+        options: dict[str, Any] = dict(self.options)
+        if ca := TokenSource.find_ca(self.options.get("uri", "")):
+            options["ssl"] = {"cabundle": ca}
         has_own = options.get("type") != "rest" or "token" in options
         token = TokenSource() if has_own else TokenSource.find_for(options.get("uri", ""))
         if secret := token.current():
@@ -146,7 +148,7 @@ def _parse_deletes(text: str) -> DeleteEncoding:
     return DeleteEncoding(text)
 
 
-def _open(name: str, options: dict[str, str]) -> Catalog:
+def _open(name: str, options: dict[str, Any]) -> Catalog:
     if options.get("type") == "sql":
         from lakeward.lake.iceberg.meta.sqlcatalog import (
             IcebergSqlCatalog,

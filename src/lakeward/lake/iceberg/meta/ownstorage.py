@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 Loaded = TypeVar("Loaded", bound=Table)
 
 
-def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
+def open_catalog(name: str, options: Mapping[str, Any]) -> Catalog:
     """A catalog of any kind but `sql`, which is ours. Raises what PyIceberg does."""
     catalog = load_catalog(name, **options)
     catalog.properties = {k: v for k, v in catalog.properties.items() if k in options or not names_code(k)}
