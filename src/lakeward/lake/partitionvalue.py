@@ -13,14 +13,15 @@ from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.model.typetable import TYPES, row_of
 
 
-def check_partition_keys(path: TablePath, descriptor: TableDescriptor, by: str) -> None:
-    """`by`: the lake format, as people call it. Raises `UnsupportedType`."""
+def check_partition_keys(path: TablePath, descriptor: TableDescriptor) -> None:
+    """The rule is ours: lake formats can do more. Raises `UnsupportedType`."""
     for name in descriptor.partition_keys:
         kind = descriptor.schema.column(name).type
         if not row_of(kind).partition_key:
             allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
             where = f"{path}, partition key {name}"
-            raise UnsupportedType(where=where, type=str(kind), by=by, reason=f"allowed are {allowed}")
+            reason = f"partition by a column that holds its day, hour or month instead; allowed are {allowed}"
+            raise UnsupportedType(where=where, type=str(kind), by="Lakeward as a partition key", reason=reason)
 
 
 def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:

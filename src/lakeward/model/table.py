@@ -70,6 +70,9 @@ class TableDescriptor:
         if len(set(names)) < len(names):
             raise self._wrong(what, ",".join(names), "a column is named twice")
         for name in names:
+            if name not in self.schema.names and what == "partition key" and name.endswith(")"):
+                reason = "tables are partitioned by whole columns: add one with the day, hour or month and name it"
+                raise self._wrong(what, name, reason)
             if name not in self.schema.names:
                 raise self._wrong(what, name, f"no such column; there are {', '.join(self.schema.names)}")
 

@@ -91,3 +91,8 @@ def test_properties_of_a_descriptor_are_its_own() -> None:
     table = TableDescriptor(schema=ORDERS, properties=properties)
     properties["a"] = "2"
     assert table.properties == {"a": "1"}
+
+
+def test_partitions_by_a_function_of_a_column_are_refused_with_the_way_out() -> None:
+    with pytest.raises(InvalidTable, match="add one with the day, hour or month"):
+        TableDescriptor(schema=ORDERS, partition_keys=("day(ts)",))

@@ -58,7 +58,7 @@ class DeltaLakeCatalog(CoreCatalog[DeltaGround]):
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         super().check_descriptor(path, descriptor)
-        check_partition_keys(path, descriptor, "Delta")
+        check_partition_keys(path, descriptor)
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
         check_allowed(path, "delta.", properties, said, _ALLOWED)

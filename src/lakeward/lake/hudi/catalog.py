@@ -72,7 +72,7 @@ class HudiLakeCatalog(LakeCatalog):
             if BucketFunction.HUDI not in row_of(kind).bucket_key_of:
                 reason = "a record key is a text, and Hudi spells none for this type; take a STRING, as hexadecimal"
                 raise UnsupportedType(where=f"{path}, primary key {name}", type=str(kind), by="Hudi", reason=reason)
-        check_partition_keys(path, descriptor, "Hudi")
+        check_partition_keys(path, descriptor)
         for key in descriptor.properties:
             if why := why_not(key):
                 value = descriptor.properties[key]

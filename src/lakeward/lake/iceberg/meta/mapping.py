@@ -111,7 +111,7 @@ def lake_properties(descriptor: TableDescriptor) -> dict[str, str]:
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     """Refuses what Iceberg cannot hold, naming the column, before anything is created."""
     schema = lake_schema(descriptor, str(path))
-    check_partition_keys(path, descriptor, "Iceberg")
+    check_partition_keys(path, descriptor)
     if has_bucket_transform(descriptor):
         _check_bucket_key(descriptor, schema)
     version = lake_properties(descriptor)[VERSION_KEY]

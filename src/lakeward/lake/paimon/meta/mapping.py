@@ -117,7 +117,7 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     check_schema(path, descriptor)
     check_columns(str(path), descriptor.schema.columns)
     check_bucket_keys(descriptor)
-    check_partition_keys(path, descriptor, "Paimon")
+    check_partition_keys(path, descriptor)
     for key, value in descriptor.properties.items():
         if reason := why_not(key, value):
             raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
