@@ -95,7 +95,9 @@ def _start_lines(data: Path, lakes: Mapping[str, LakeRecord]) -> Iterator[str]:
     settings = {key: value for lake in lakes.values() for key, value in lake.all_settings.items()}
     given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     yield f"start it with: {shlex.join(['lakeward', 'server', '--data', str(data), *given])}"
-    if lakes:
+    if settings == {"datalake.format": "iceberg"}:
+        yield f"or with: lakeward up --data {shlex.quote(str(data))}"
+    elif lakes:
         yield f"or with: lakeward up --data {shlex.quote(str(data))}, where lakeward.toml has: {as_toml(settings)}"
         yield "secrets of a lake are in no backup: give them as before"
     yield "the folder is marked as restored: the server reads how far its lakes are before it takes writes"

@@ -16,7 +16,8 @@ from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange
 
 _REASON = (
-    "the lake holds offsets up to {lake} and the log ends at {end}: the data folder is an older copy; resync the table"
+    "the lake holds offsets up to {lake} and the log ends at {end}: the data folder is an older copy; "
+    "`lakeward table resync {table}` loads what is newer in the lake"
 )
 
 
@@ -31,7 +32,7 @@ def guard_bucket(hot: HotTable, services: StoreServices, bucket: Bucket, lake: i
         return None
     if hot.info.is_pk and not _is_gone(hot, bucket):
         opened = hot.make_bucket(bucket)
-        hot.stop_bucket(bucket, _REASON.format(lake=lake, end=end))
+        hot.stop_bucket(bucket, _REASON.format(lake=lake, end=end, table=hot.info.path))
     gap = OffsetRange(end, lake)
     services.meta.add_gap(hot.info.table_id, bucket, gap, services.clock.now_ms())
     hot.raise_end(bucket, lake)
@@ -52,7 +53,7 @@ def load_newer(hot: HotTable, bucket: Bucket, gap: OffsetRange, rows: Iterable[p
     """A partition that is made for it is stopped first: should it come no further, it is behind still."""
     if _is_gone(hot, bucket):
         hot.create_partition(bucket.partition)
-        hot.stop_bucket(bucket, _REASON.format(lake=gap.stop, end=gap.start))
+        hot.stop_bucket(bucket, _REASON.format(lake=gap.stop, end=gap.start, table=hot.info.path))
     return hot.make_bucket(bucket).kv(hot.schemas).take_over(rows, as_of_ms)
 
 
