@@ -171,6 +171,25 @@ class ForeignChangeContract(LakeSuite):
         with pytest.raises(LakeRolledBack):
             lake.open_reader(play.log.table).load_base()
 
+    @needs("upserts", "rewrites")
+    def test_a_resync_that_is_under_way_is_said_by_every_commit_until_it_is_through(self, lake: LakeStorage) -> None:
+        play = self.play(lake)
+        reader = lake.open_reader(play.log.table)
+        assert not reader.load_base().is_resyncing
+        play.log.upsert(B0, row(2, "first"))
+        LakeRound.plan(lake, play.log, generation=1, is_resyncing=True).run()
+        assert reader.load_base().is_resyncing
+        for commit in COMMITS:
+            getattr(play, commit)()
+            base = reader.load_base()
+            assert (base.is_resyncing, base.generation) == (True, 1), commit
+        play.log.upsert(B0, row(2, "last"))
+        LakeRound.plan(lake, play.log, generation=2).run()
+        assert (reader.load_base().is_resyncing, reader.load_base().generation) == (False, 2)
+        for commit in COMMITS:
+            getattr(play, commit)()
+            assert not reader.load_base().is_resyncing, commit
+
     @needs("upserts", "positions")
     def test_a_resync_takes_them_out(self, lake: LakeStorage) -> None:
         for number, (change, kinds) in enumerate(FOREIGN_CHANGES.items()):

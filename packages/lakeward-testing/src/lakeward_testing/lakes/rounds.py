@@ -34,6 +34,7 @@ class LakeRound:
     round_id: RoundId = field(default_factory=new_round_id)
     epoch: int = 1
     generation: int = 0
+    is_resyncing: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
     planned_on: LakeBase | None = None
     results: list[bytes] = field(default_factory=list)
@@ -102,6 +103,7 @@ class LakeRound:
             job="contract",
             offsets=self.stops,
             generation=generation,
+            is_resyncing=self.is_resyncing,
             extra=self.extra,
         )
         base = base or self.reader.load_base()
