@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from lakeward.errors import LakeUnavailable
 
+_PANIC = "PanicException"
+"""Of a library in Rust, for a file that it did not expect. It is no `Exception`: it would pass every other handler."""
+
 LakeErrors = Callable[[str, str], AbstractContextManager[None]]
 
 
@@ -29,5 +32,9 @@ def lake_errors(
             if not is_transient(error):
                 raise
             raise LakeUnavailable(lake=lake, what=f"{what} {table}", reason=str(error)) from error
+        except BaseException as error:
+            if type(error).__name__ != _PANIC:
+                raise
+            raise LakeUnavailable(lake=lake, what=f"{what} {table}", reason=f"panic: {error}"[:500]) from error
 
     return translate

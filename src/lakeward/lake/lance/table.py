@@ -90,7 +90,8 @@ class LanceTable:
                     raise
                 raise self.gone(version) from error
         if version not in self._cache.checked:
-            self._check_files(dataset)
+            with lake_errors(self.name, "read a version of"):
+                self._check_files(dataset)
             self._cache.checked.add(version)
         return dataset
 
