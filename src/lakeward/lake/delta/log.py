@@ -224,7 +224,7 @@ def _log_snapshot(entry: LogEntry) -> LogSnapshot:
         operation=_OPERATIONS.get(entry.operation, entry.operation.lower()),
         sequence=entry.version,
         keys=entry.keys,
-        adds_rows=entry.adds,
+        adds_rows=entry.adds_rows,
         removes_rows=entry.removes_rows,
     )
 

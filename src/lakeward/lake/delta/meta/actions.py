@@ -132,11 +132,12 @@ class AddFile:
 @dataclass(frozen=True)
 class LogEntry:
     """What a version says but for the files it names. `written_at_ms`: of its file, for entries that do not say when.
-    `removes_rows`: other than by moving them."""
+    `adds_rows`, `removes_rows`: other than by moving them."""
 
     version: int
     actions: tuple[Action, ...]
     adds: bool = False
+    adds_rows: bool = False
     removes: bool = False
     removes_rows: bool = False
     written_at_ms: int = 0
@@ -144,11 +145,13 @@ class LogEntry:
     @classmethod
     def parse(cls, version: int, actions: Iterable[Action], written_at_ms: int = 0) -> LogEntry:
         every = list(actions)
+        added = [a["add"] for a in every if a.get("add") is not None]
         removed = [a["remove"] for a in every if a.get("remove") is not None]
         return cls(
             version=version,
             actions=tuple(a for a in every if not _FILE_KINDS.intersection(a)),
-            adds=any(a.get("add") is not None for a in every),
+            adds=bool(added),
+            adds_rows=any(a.get("dataChange", True) for a in added),
             removes=bool(removed),
             removes_rows=any(r.get("dataChange", True) for r in removed),
             written_at_ms=written_at_ms,
