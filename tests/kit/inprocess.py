@@ -19,8 +19,10 @@ from lakeward.client.rows import fit_rows
 from lakeward.config.lake import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.federation import Federation
+from lakeward.coordinator.operations import Asked
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
+from lakeward.errors import TableBusy
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
@@ -201,15 +203,24 @@ class InProcessLakeward:
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
     def tier(self, path: str, side: SideName = DEFAULT_SIDE) -> list[RoundEnd]:
-        """Rounds of this side of the table until its lake has everything acknowledged now."""
+        """Rounds of this side of the table until its lake has everything acknowledged now, or one of them fails for
+        good."""
         asked = self.coordinator.ask_now(TablePath.parse(path), side)
         ends: list[RoundEnd] = []
-        while self.coordinator.check_asked(asked) is None:
+        while not self._is_over(asked, ends):
             handed = self.take(path, side=side)
             if handed is None:
                 break
             ends.append(self.run(handed))
         return ends
+
+    def _is_over(self, asked: Asked, ends: Sequence[RoundEnd]) -> bool:
+        try:
+            return self.coordinator.check_asked(asked) is not None
+        except TableBusy:
+            if ends and isinstance(ends[-1], TableFailed):
+                return True
+            raise
 
     def compact(self, path: str, side: SideName = DEFAULT_SIDE) -> RoundEnd:
         """One compaction, due or not."""

@@ -13,6 +13,7 @@ import pytest
 
 from lakeward.cli import app
 from lakeward.errors import TimedOut
+from lakeward_testing.waiting import wait_until
 from tests.kit.serverprocess import ServerProcess
 
 PAGE = Path(__file__).parents[2] / "docs/formats/several.md"
@@ -93,11 +94,14 @@ def test_a_table_whose_lake_is_switched_off_is_never_called_well(
         code = app.run([*arguments, "--server", server.url])
         return code, capsys.readouterr().out
 
-    code, shown = run("status")
-    (orders,) = [line for line in shown.splitlines() if "shop.orders" in line]
-    assert code == 1
-    assert "datalake.enabled = false" in orders
-    assert " !" in orders, "late: nothing of it is in the lake"
+    def late() -> list[str]:
+        code, shown = run("status")
+        assert code == 1
+        orders, reason = [line for line in shown.splitlines() if "shop.orders" in line]
+        assert "datalake.enabled = false" in reason
+        return [orders] if " !" in orders else []
+
+    wait_until(late, what="the table to be late, as nothing of it is in the lake")
     code, shown = run("doctor")
     assert code == 1
     assert "datalake.enabled = false" in shown

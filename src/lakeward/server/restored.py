@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
+from lakeward.model.disktrouble import usable
 from lakeward.protocol.codec import decode, encode
 
 MARK = "restored.json"
@@ -42,11 +43,13 @@ def write_mark(data: Path, mark: RestoredMark) -> None:
 
 
 def load_mark(data: Path) -> RestoredMark | None:
-    """None: an ordinary folder. Raises `InvalidRequest` for a mark that somebody edited."""
-    try:
-        text = (data / MARK).read_text()
-    except FileNotFoundError:
-        return None
+    """None: an ordinary folder, or none yet. Raises `InvalidRequest` for a mark that somebody edited,
+    `DataFolderUnusable`."""
+    with usable(data):
+        try:
+            text = (data / MARK).read_text()
+        except FileNotFoundError:
+            return None
     return decode(RestoredMark, json.loads(text))
 
 
