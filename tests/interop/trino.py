@@ -27,6 +27,10 @@ class TrinoFailed(Exception):
     """What Trino said of a statement."""
 
 
+class NoNodes(TrinoFailed):
+    """Right after the start no node has announced the catalog yet."""
+
+
 class Trino:
     """Statements over Trino's HTTP protocol."""
 
@@ -35,12 +39,17 @@ class Trino:
 
     def sql(self, statement: str) -> list[list[Any]]:
         """Rows of the answer. Raises `TrinoFailed`."""
+        answer = wait_until(lambda: (self._sql(statement),), what="a node of Trino", tolerate=(NoNodes,))
+        return answer[0]
+
+    def _sql(self, statement: str) -> list[list[Any]]:
         rows: list[list[Any]] = []
         headers = {"X-Trino-User": "test", "X-Trino-Catalog": "lake", "X-Trino-Time-Zone": "UTC"}
         answer = httpx.post(f"{self._url}/v1/statement", content=statement, headers=headers, timeout=120).json()
         while True:
             if "error" in answer:
-                raise TrinoFailed(answer["error"]["message"])
+                message = answer["error"]["message"]
+                raise NoNodes(message) if "No nodes available" in message else TrinoFailed(message)
             rows += answer.get("data") or []
             if "nextUri" not in answer:
                 return rows
@@ -112,7 +121,6 @@ def start_trino(folder: Path, catalog: str, warehouse: str) -> Iterator[Trino]:
     try:
         trino = Trino(url)
         wait_until(lambda: _is_up(process, url), limit_s=300, what="Trino", tolerate=(httpx.TransportError,))
-        wait_until(lambda: trino.sql("SELECT 1"), limit_s=300, what="a node of Trino", tolerate=(TrinoFailed,))
         yield trino
     finally:
         process.terminate()
