@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import polars
 import pytest
@@ -118,7 +118,10 @@ class Readers:
         return _rows(self.catalog().load_table(f"db.{name}").scan().to_arrow().to_pylist())
 
     def polars(self, name: str) -> list[Row]:
-        frame = polars.scan_iceberg(self.catalog().load_table(f"db.{name}")).collect()
+        """Its own reader ends at a positional delete file that names two data files, as one of version 2 may."""
+        reader: Literal["pyiceberg"] | None = "pyiceberg" if name in ("pk", "pkpart") else None
+        table = self.catalog().load_table(f"db.{name}")
+        frame = polars.scan_iceberg(table, reader_override=reader).collect()
         assert isinstance(frame, polars.DataFrame)
         return _rows(frame.to_dicts())
 
