@@ -17,6 +17,8 @@ from pyiceberg.exceptions import ForbiddenError
 from lakeward.lake.iceberg.commit.newsnapshot import LIVE_IDS
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
+from lakeward.protocol.operate import ResyncChoice
+from lakeward.protocol.tables import AlterTable
 from lakeward.server.live.table import COMPLETE_KEY, LiveLimits
 from lakeward.server.show.metrics import live_metrics
 from lakeward_testing.clock import ManualClock
@@ -283,3 +285,17 @@ def test_figures_tell_of_loads_and_of_the_tail(world: LiveWorld, clock: ManualCl
     assert figures == {"liveLoads": 1, "liveTailRows": 3, "liveTailFiles": 1, "liveMomentAge": 500}
     (loads, *_) = live_metrics(world.live)
     assert [(s.name, s.value) for s in loads.samples] == [("lakeward_live_loads_total", 1)]
+
+
+def test_a_table_whose_lake_and_log_do_not_join_is_refused_in_words(world: LiveWorld) -> None:
+    parts, path = world.lakeward, TablePath.parse("db.a")
+    parts.upsert("db.a", rows(1))
+    parts.tier("db.a")
+    url = f"{world.url}/v1/live/namespaces/db/tables/a"
+    parts.coordinator.resync(path, ResyncChoice.RESYNC)
+    assert "its resync is not through yet" in httpx.get(url).json()["error"]["message"]
+    parts.tier("db.a")
+    assert count(world, "a") == 1
+    parts.federation.alter(path, AlterTable(properties={"table.datalake.enabled": "false"}))
+    parts.upsert("db.a", rows(2))
+    assert "its lake is switched off" in httpx.get(url).json()["error"]["message"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from lakeward.config import Config, options
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.errors import LakewardError, NotFound, SnapshotGone, TableNotFound
+from lakeward.errors import LakewardError, NotFound, SnapshotGone, TableBusy, TableNotFound
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.lake.iceberg.live import LiveMetadata
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -89,7 +89,7 @@ class LiveWarehouse:
             sides = self._coordinator.board.find_table(path).with_state
         except NotFound:
             return None
-        return next((s for s in sides if s.options.lake in self._lakes and s.options.enabled), None)
+        return next((s for s in sides if s.options.lake in self._lakes), None)
 
     def load(self, side: LakeSide, at_least: WriteToken | None = None) -> LiveMetadata:
         """The table with everything acknowledged up to the moment. Raises what the lake raises; `ReadTooFarAhead`,
@@ -103,6 +103,7 @@ class LiveWarehouse:
         raise AssertionError("the loop returns or raises")
 
     def _load(self, side: LakeSide, at_least: WriteToken | None) -> LiveMetadata:
+        _check_joined(side)
         moment = self._moments.take(side.info, at_least)
         table = self._store.load_table(side.info.path)  # after the ends: no record below them is of a newer schema
         if table.table_id not in moment.ends or table.table_id != side.table_id:
@@ -160,3 +161,12 @@ class LiveWarehouse:
         if side is None or side.table_id != table_id:
             raise TableNotFound(table=str(path))
         return side.lake_table, self._coordinator.board.lakes(side.options.lake)
+
+
+def _check_joined(side: LakeSide) -> None:
+    """Raises `TableBusy` where lake and log do not join: the answer would lack rows, or have some twice."""
+    reason = "its lake is switched off, and rows since then are in the hot store alone"
+    if side.options.enabled:
+        reason = "its resync is not through yet" if side.resync is not None else side.broken or ""
+    if reason:
+        raise TableBusy(table=side.label, reason=reason)
