@@ -24,7 +24,7 @@ from bench.report import Cost, Report
 from lakeward.changelog.columns import without_prev
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.lakes.rewriting import LakeRewrite
 

@@ -43,7 +43,9 @@ from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, C
 from lakeward.model.split import LogSplit
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition, WriteTask
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import WriteTask
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.engines import duckdb_connection
 

@@ -34,7 +34,9 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import new_round_id
 from lakeward.model.schema import OFFSET, PREV_OFFSET
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import CommitProperties, LakeFile, LakeStorage, Precondition
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteGroup, RewriteTask
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
 from tests.fluss.paimonworld import PaimonWorld

@@ -15,8 +15,9 @@ from lakeward.model.round import RoundOwner
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
-from lakeward.spi.lake import LakeCommitter, RewriteResult
+from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.plugins import PluginCache
+from lakeward.spi.rewrite import RewriteResult
 from lakeward.tiering.compact import compaction as product
 from lakeward.tiering.compact.commit import LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround

@@ -29,7 +29,7 @@ from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.round.control import RoundControl

@@ -40,21 +40,13 @@ from lakeward.model.split import LogSplit, Split
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake import (
-    ROUND_KEY,
-    TABLE_ID_KEY,
-    TAG,
-    CommitProperties,
-    Committable,
-    LakeSnapshot,
-    Precondition,
-    PreparedRewrite,
-    Renewal,
-    RewriteResult,
-)
+from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.resume import next_offset
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+from lakeward.spi.snapshotkeys import ROUND_KEY, TABLE_ID_KEY, TAG
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix

@@ -11,7 +11,7 @@ import pytest
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.lakes import LakeContract

@@ -13,7 +13,7 @@ from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.hudiforeign import HudiForeignEngine
 from lakeward_testing.lakes import LakeContract

@@ -14,7 +14,7 @@ import pytest
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.lakes import LakeContract

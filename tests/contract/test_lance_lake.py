@@ -12,7 +12,7 @@ from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.lance.table import LanceTable
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.spi.snapshotkeys import TAG
 from lakeward_testing.lakes import LakeContract

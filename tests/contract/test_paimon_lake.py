@@ -15,7 +15,7 @@ from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.lake.s3files import files_of
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.paimonforeign import PaimonForeignEngine

@@ -15,7 +15,7 @@ import pytest
 from lakeward.errors import CommitConflict, LakeUnavailable
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId, new_table_id
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.faults import Faults
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

@@ -16,7 +16,7 @@ import pytest
 
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.scripted_log import Row
 from tests.kit.toylake import STORAGE, ToyFile, ToyFiles, ToyLog, ToyStorage

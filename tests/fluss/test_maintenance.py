@@ -10,7 +10,8 @@ import pytest
 
 from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS
 from lakeward.model.table import TablePath
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, LakeSnapshotOf, MakeTable, Upsert
 from tests.fluss.world import FlussWorld

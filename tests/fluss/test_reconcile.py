@@ -18,7 +18,7 @@ from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.tiering.round.reconcile import adoption
 from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand

@@ -16,7 +16,7 @@ import pytest
 from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG
 from lakeward.hot.fluss.wire.servers import LogBucket, path_message
 from lakeward.model.bucket import Bucket
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, Append, Delete, LakeSnapshotOf, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob

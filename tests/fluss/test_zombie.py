@@ -18,7 +18,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import EVENTS, Append, MakeTable, events

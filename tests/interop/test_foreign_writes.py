@@ -30,7 +30,7 @@ from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.lake import ROWS_KEY, TAG
+from lakeward.spi.snapshotkeys import ROWS_KEY, TAG
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

@@ -48,7 +48,8 @@ from lakeward.read.changes import ChangeRequest, Point, read_changes
 from lakeward.read.result import ReadResult
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.lake import LakeReader, LakeStorage
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions

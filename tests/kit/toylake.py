@@ -46,7 +46,7 @@ from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.packed import Packed
 from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake import LakeWriter, WriteTask
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 from lakeward.spi.lakefile import LakeDelete, LakeFile, StoredFile
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 

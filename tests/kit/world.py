@@ -38,7 +38,8 @@ from lakeward.protocol.heartbeat import (
     TableInWork,
 )
 from lakeward.protocol.tables import CreateTable, TableAnswer
-from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.clock import ManualClock
 from tests.kit.hotadmin import MemoryHotAdmin

@@ -21,7 +21,7 @@ from lakeward.model.faults import set_injector
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
 from lakeward_testing.chaos.plan import JOB_STEPS

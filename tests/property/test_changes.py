@@ -20,7 +20,7 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, Content, SideName
 from lakeward.model.table import TablePath
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from tests.kit.inprocess import InProcessLakeward

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 from lakeward.tiering.compact.plan import CompactionPolicy, PlannedGroup, plan_compaction
 
 ROW_BYTES = 10

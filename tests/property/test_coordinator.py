@@ -60,7 +60,7 @@ from lakeward.protocol.heartbeat import (
     Verdict,
 )
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake import CommitProperties, Precondition
+from lakeward.spi.commit import CommitProperties, Precondition
 from tests.kit.ids import repeatable_ids
 from tests.kit.world import B0, CoordinatorWorld
 

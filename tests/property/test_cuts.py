@@ -24,7 +24,7 @@ from lakeward.model.cut import CutState
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from tests.property.maintenance_program import MaintainedProgram, step
 from tests.property.union_program import Rows, Step, memory_lake, paimon_lake

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.memory.plugin import forget_lake
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.spi.rewrite import RewriteGroup
 from lakeward_testing.lakes import LakeRound, lake_rows

@@ -27,7 +27,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import Committable
+from lakeward.spi.commit import Committable
 from lakeward_testing import Faults, ManualClock
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes import LakeRound, lake_rows

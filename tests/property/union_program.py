@@ -17,7 +17,7 @@ from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.tiering.round.control import RoundControl
 from lakeward_testing.clock import ManualClock

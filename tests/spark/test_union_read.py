@@ -39,7 +39,7 @@ from lakeward.read.arrow import read, request_of
 from lakeward.read.spark.batch import FIELD_IDS, read_frame
 from lakeward.read.spark.lakefiles import FileGroups
 from lakeward.read.spark.lakescan import LakeScan
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 from lakeward_testing.ports import free_port
 from lakeward_testing.proxy import CuttingProxy
 from lakeward_testing.waiting import wait_until

@@ -19,7 +19,7 @@ from lakeward.model.table import TablePath
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.deadrows import DeadRows
-from lakeward.spi.lake import LakeFile
+from lakeward.spi.lakefile import LakeFile
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.interop.javaiceberg import JavaIceberg, start_java
 from tests.kit.iceberg.merge_on_read import MergeOnReadEngine

@@ -55,7 +55,7 @@ from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hotadmin import HotAdmin
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 ROUNDS_CHECKED = 1_000
 """At start: those that pages show are read once, so that what is left out of them is told then."""

@@ -19,7 +19,8 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import Content, SideId
 from lakeward.model.table import TablePath
 from lakeward.protocol.cuts import CutStatus
-from lakeward.spi.lake import LakeReader, LakeSnapshot
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeSnapshot
 
 log = logging.getLogger(__name__)
 

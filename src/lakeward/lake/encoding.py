@@ -16,7 +16,7 @@ from lakeward.errors import RowNotEncoded
 from lakeward.model.bucket import Bucket
 from lakeward.model.nestednulls import find_nested_null, without_hidden_nulls
 from lakeward.model.schema import OFFSET
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 
 _NOT_NULL = "it has a null where its type says NOT NULL"
 

@@ -21,7 +21,8 @@ from lakeward.model.round import LakeBase
 from lakeward.model.side import TIER
 from lakeward.model.table import TableInfo
 from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake import LakeStorage, StoredFile
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import StoredFile
 
 _NOT_OURS = (LakeRolledBack, ForeignRowsFound, LakeHistoryGone)
 """A fence is a commit: it is not made on a table that somebody rolled back, nor on rows of another engine."""

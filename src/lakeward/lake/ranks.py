@@ -13,7 +13,7 @@ from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.model.versioned import OwnBytes, pack, unpack
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.rewrite import RewriteTask
 
 _KIND, _VERSION = "rewrite-ranks", 1

@@ -33,7 +33,7 @@ from lakeward.read.result import ReadBound, ReadResult
 from lakeward.read.snapshotdiff import SnapshotPair
 from lakeward.read.streamrows import SideOpener, StreamRows
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 
 Point = str | int | datetime | timedelta | OffsetMap | WriteToken
 """A place in a table's changes: a moment, how long ago (`timedelta`, `"1 h"`), offsets, a write's token, a lake

@@ -18,7 +18,7 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.plan import UnionPlan
 from lakeward.read.streamrows import StreamRows
 from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 
 
 @dataclass(frozen=True)

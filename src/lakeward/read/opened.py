@@ -31,7 +31,8 @@ from lakeward.read.result import ReadBound
 from lakeward.read.streamrows import StreamRows
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
-from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeFile, LakeSnapshot
 from lakeward.spi.lakename import lake_named
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 

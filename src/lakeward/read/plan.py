@@ -14,7 +14,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.hot import KvSnapshot, LogBounds
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 
 
 class ReadMode(StrEnum):

@@ -22,7 +22,8 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.systemcolumns import LAKE_NAMES, TIMESTAMP_COLUMN_TYPE
-from lakeward.spi.lake import LakeReader, LakeSnapshot
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeSnapshot
 
 _ORDER = "__order"
 

@@ -32,8 +32,8 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.prune import partition_facts
 from lakeward.read.unionrows import append_bucket
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
-from lakeward.spi.lake import LakeFile, LakeReader
-from lakeward.spi.lakefile import AdoptedRows
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import AdoptedRows, LakeFile
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin, PluginCache
 
 SideOpener = Callable[[TableInfo, SideName | None], LakeReader | None]

@@ -19,7 +19,7 @@ from lakeward.model.systemcolumns import BUCKET_FIELD
 from lakeward.model.table import TableInfo
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
 from lakeward.spi.hot import HotStore, KvSnapshot
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 
 
 def fold_tails(

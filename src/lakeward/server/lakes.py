@@ -19,7 +19,7 @@ from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
 from lakeward.protocol.tables import LakeAddress
 from lakeward.server.restored import LakeRecord, as_toml
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.registry import find_lake_plugin, load_lake
 

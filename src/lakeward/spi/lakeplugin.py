@@ -13,7 +13,7 @@ from pathlib import Path
 from lakeward.config.secrets import looks_secret
 from lakeward.errors import UnsafeLake
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 
 class LakePlugin:

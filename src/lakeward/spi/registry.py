@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
 from lakeward.errors import InvalidConfig, PluginNotFound
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
 
 LAKE_GROUP = "lakeward.lake"

@@ -23,7 +23,8 @@ from lakeward.model.naming import of_table
 from lakeward.model.round import LakeBase, RoundPhases, RoundResult
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.lake import LakeCommitter, LakeStorage
+from lakeward.spi.lake.committer import LakeCommitter
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakename import name_lake
 from lakeward.spi.plugins import Plugin
 from lakeward.tiering.job.backoff import patiently

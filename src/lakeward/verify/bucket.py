@@ -17,7 +17,8 @@ from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.model.side import Content
 from lakeward.spi.hot import HotStore
-from lakeward.spi.lake import LakeFile, LakeReader
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeFile
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.certificate import SHOWN, BucketReport, Finding, FindingKind
 from lakeward.verify.keyed import check_keyed

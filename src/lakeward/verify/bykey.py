@@ -23,7 +23,7 @@ from lakeward.model.change import ChangeType
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import OFFSET
 from lakeward.spi.hot import HotStore
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 from lakeward.verify.lakerows import read_lake
 from lakeward.verify.task import BucketTask, Part

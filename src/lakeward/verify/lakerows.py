@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.read.tail import rows_of
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Window

@@ -20,8 +20,9 @@ from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.plan import ReadMode
 from lakeward.read.tail import rows_of
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot, LakeStorage
-from lakeward.spi.lakefile import AdoptedRows
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot
 from lakeward.spi.registry import load_lake
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import SHOWN, BucketReport, Certificate, Finding, FindingKind

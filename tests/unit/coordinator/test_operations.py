@@ -27,7 +27,7 @@ from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import Progress, TableInWork, Verdict
 from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
 from lakeward.protocol.writetoken import WriteToken
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from tests.kit.world import B0, PATH, CoordinatorWorld
 
 S = TableState

@@ -37,7 +37,9 @@ from lakeward.model.types import Int64Type, StringType
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake import LakeCatalog, LakeReader, LakeStorage
+from lakeward.spi.lake.catalog import LakeCatalog
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes.suite import LakeSuite
 from tests.kit.world import B0, PATH, CoordinatorWorld, ScriptedJob
 

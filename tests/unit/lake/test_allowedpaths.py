@@ -20,7 +20,7 @@ from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

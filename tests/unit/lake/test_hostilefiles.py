@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import LakewardError
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from tests.unit.lake.test_allowedpaths import FORMATS, filled, ids, open_lake
 
 

@@ -14,7 +14,7 @@ from lakeward.errors import LakewardError
 from lakeward.model.ids import new_table_id
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import PROBE
+from lakeward.spi.lake.maintenance import PROBE
 from lakeward.spi.registry import load_lake
 
 

@@ -22,7 +22,8 @@ from lakeward.model.sidetable import side_table
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake import LakeFile, LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import LakeFile
 from lakeward.tiering.compact.retention import Retention, dropped_ranges
 from lakeward.verify.table import verify_table
 from lakeward_testing.clock import ManualClock

@@ -20,7 +20,7 @@ from lakeward.model.table import TablePath
 from lakeward.model.types import StringType
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.verify.table import verify_table
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import InProcessLakeward

@@ -15,7 +15,7 @@ from lakeward.read.spark.deadrows import runs_of, to_words
 from lakeward.read.spark.lakefiles import group_files, scope_keys
 from lakeward.read.spark.stream import advance, as_origin, begin_of, position
 from lakeward.read.streamrows import windows
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 
 A, B = Bucket("", 0), Bucket("", 1)
 

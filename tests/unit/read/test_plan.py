@@ -17,7 +17,7 @@ from lakeward.model.types import Int64Type
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.read.plan import ReadMode, choose_snapshot, parse_as_of, plan_hot, plan_union
 from lakeward.spi.hot import LogBounds
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 
 TABLE = TableInfo(
     path=TablePath("db", "t"),

@@ -33,7 +33,8 @@ from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatReq
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lake import LakeReader, LakeStorage
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions

@@ -7,7 +7,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.verify.certificate import FindingKind
 from lakeward.verify.ledger import (
     by_bucket,

@@ -24,7 +24,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath
 from lakeward.spi.hot import HotStore
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 from lakeward.verify import verify_table
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import BucketReport

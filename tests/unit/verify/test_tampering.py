@@ -24,7 +24,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.table import TablePath
-from lakeward.spi.lake import TAG
+from lakeward.spi.snapshotkeys import TAG
 from lakeward.verify import Certificate, verify_table
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.bucket import check_bucket

@@ -37,7 +37,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.operate import AdoptionStatus
 from lakeward.spi.hotadmin import HotLoad
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 _log = logging.getLogger(__name__)
 

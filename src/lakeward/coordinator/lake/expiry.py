@@ -11,7 +11,9 @@ from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.model.side import SideId
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
-from lakeward.spi.lake import Expired, LakeMaintenance, LakeStorage
+from lakeward.spi.lake.maintenance import LakeMaintenance
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import Expired
 
 
 class Expiry:

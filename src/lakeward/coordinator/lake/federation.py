@@ -38,7 +38,7 @@ from lakeward.model.table import BucketFunction, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi.hotadmin import HotLoad
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake.catalog import LakeCatalog
 from lakeward.spi.lakefile import AdoptedRows
 from lakeward.spi.lakename import lake_named
 

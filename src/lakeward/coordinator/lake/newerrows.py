@@ -16,7 +16,8 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.side import Content
 from lakeward.read.tail import rows_of
-from lakeward.spi.lake import LakeReader, LakeSnapshot
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeSnapshot
 
 
 class NewerRows:

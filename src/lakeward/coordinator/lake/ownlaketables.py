@@ -12,7 +12,7 @@ from lakeward.errors import InvalidRequest, LakeForeign, LakeMismatch
 from lakeward.model.side import SideName
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake.catalog import LakeCatalog
 from lakeward.spi.lakename import lake_named
 
 

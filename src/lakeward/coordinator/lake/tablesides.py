@@ -20,7 +20,7 @@ from lakeward.model.side import SideName, changelog_side
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
-from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lake.catalog import LakeCatalog
 from lakeward.spi.lakename import lake_named
 
 

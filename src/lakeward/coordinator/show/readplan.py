@@ -26,7 +26,8 @@ from lakeward.protocol.flight import log_ticket, ticket_text
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.hot import LogBounds
-from lakeward.spi.lake import LakeReader, LakeSnapshot
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeSnapshot
 
 TRIES = 10
 """Each failed try means that expiry or retention ran in between; both take many seconds."""

@@ -21,7 +21,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.views import RoundStatus
 from lakeward.spi.hotadmin import HotAdmin
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 STANDS = frozenset({TableState.PAUSED, TableState.QUARANTINED, TableState.DISABLED})
 """Nobody works on a side in one of these."""

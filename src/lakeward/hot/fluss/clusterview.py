@@ -23,8 +23,9 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import TIMESTAMP
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.hot import LogBounds
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeReader
+from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lakefile import LakeSnapshot, LakeTotals
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
 
 _FILE_FIGURES = ("added-data-files", "deleted-data-files", "total-data-files")
 """Iceberg's summaries have at least one of them."""

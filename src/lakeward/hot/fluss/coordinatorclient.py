@@ -50,7 +50,9 @@ from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeSnapshot
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import OFFSETS_KEY
 
 log = logging.getLogger("lakeward.fluss")
 

@@ -10,7 +10,8 @@ from lakeward.errors import LakeTampered
 from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 
 FLINK = JobName("fluss-flink")
 

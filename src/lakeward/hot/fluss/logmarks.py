@@ -22,7 +22,7 @@ from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_messag
 from lakeward.hot.logbatch.header import MagicOne, read_header
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 
 MARKS_KEY = "lakeward.log-marks"
 ACCEPT_VARIABLE = "LAKEWARD_FLUSS_ACCEPT"

@@ -19,7 +19,8 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeReader, LakeStorage
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 
 BOOTSTRAP = "bootstrap"

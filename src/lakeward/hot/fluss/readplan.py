@@ -14,7 +14,9 @@ from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.hot import HotStore
-from lakeward.spi.lake import LakeReader, LakeSnapshot, LakeStorage
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import LakeSnapshot
 
 LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
 """A table's lake: format, options, and the plugin opened with them."""

@@ -16,7 +16,7 @@ from lakeward.lake.owner import check_owner
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog, is_own
+from lakeward.spi.lake.catalog import LakeCatalog, is_own
 
 _ATTEMPTS = 5
 

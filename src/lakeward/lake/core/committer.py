@@ -21,7 +21,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
-from lakeward.spi.lake import LakeCommitter
+from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY, encode_all_keys

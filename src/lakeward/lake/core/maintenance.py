@@ -15,7 +15,9 @@ from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
-from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake.maintenance import LakeMaintenance
+from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 
 _ATTEMPTS = 3
 

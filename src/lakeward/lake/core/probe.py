@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.spi.lake import PROBE
+from lakeward.spi.lake.maintenance import PROBE
 
 
 def probe_folder(files: TableFiles, folder: str) -> None:

@@ -21,7 +21,8 @@ from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot, LakeTotals
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
 
 
 class CoreReader(LakeReader, Generic[G]):

@@ -16,7 +16,7 @@ from lakeward.lake.ranks import FILE, RANK, RankTable, rank_table, writing_task
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
-from lakeward.spi.lake import LakeWriter
+from lakeward.spi.lake.writer import LakeWriter
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 

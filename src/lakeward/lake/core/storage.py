@@ -12,7 +12,10 @@ from lakeward.lake.core.maintenance import CoreMaintenance
 from lakeward.lake.core.reader import PositionReader
 from lakeward.lake.core.table import LakeTable, PositionTable
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeCommitter, LakeMaintenance, LakeReader, LakeStorage
+from lakeward.spi.lake.committer import LakeCommitter
+from lakeward.spi.lake.maintenance import LakeMaintenance
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.storage import LakeStorage
 
 
 class CoreStorage(LakeStorage, Generic[G]):

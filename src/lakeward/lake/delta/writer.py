@@ -26,7 +26,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
 from lakeward.model.schema import BUCKET
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake import LakeWriter, WriteTask
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 _ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 64 * 1024 * 1024, 1_048_576
 """Of Arrow: what a writer holds. 10 to 20 MB of Parquet, large enough for every reader."""

@@ -42,7 +42,7 @@ from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.model.typetable import row_of
-from lakeward.spi.lake import LakeCatalog, is_own
+from lakeward.spi.lake.catalog import LakeCatalog, is_own
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _SETTABLE = ("hoodie.parquet.",)

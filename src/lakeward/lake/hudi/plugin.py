@@ -23,7 +23,7 @@ from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse
 from lakeward.model.table import BucketFunction, TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 CAPABILITIES = LakeCapabilities(

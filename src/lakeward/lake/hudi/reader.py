@@ -23,7 +23,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.spi.lake import LakeFile, LakeTotals
+from lakeward.spi.lakefile import LakeFile, LakeTotals
 
 
 class HudiLakeReader(CoreReader[HudiGround]):

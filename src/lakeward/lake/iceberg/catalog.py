@@ -71,7 +71,7 @@ from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog, is_own
+from lakeward.spi.lake.catalog import LakeCatalog, is_own
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""

@@ -55,7 +55,7 @@ from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.flussoffsets import is_of_fluss
 from lakeward.spi.foreignrows import removes_foreign_rows
-from lakeward.spi.lake import LakeCommitter
+from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
 

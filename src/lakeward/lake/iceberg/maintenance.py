@@ -51,16 +51,9 @@ from lakeward.model.ids import RoundId, SnapshotId, new_round_id
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import (
-    PROBE,
-    AdoptedRows,
-    CommitProperties,
-    Expired,
-    LakeMaintenance,
-    LakeSnapshot,
-    Precondition,
-    StoredFile,
-)
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake.maintenance import PROBE, LakeMaintenance
+from lakeward.spi.lakefile import AdoptedRows, Expired, LakeSnapshot, StoredFile
 
 _ATTEMPTS = 3
 

@@ -17,7 +17,8 @@ from lakeward.lake.iceberg.rewrite import rewrite_group
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.lakeplugin import LakePlugin, spell_place, without_secrets
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 

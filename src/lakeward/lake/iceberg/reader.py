@@ -37,7 +37,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.flussoffsets import find_partitions
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
 from lakeward.spi.snapshotkeys import ROWS_KEY, TABLE_ID_KEY, is_of
 

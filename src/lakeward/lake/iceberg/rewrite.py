@@ -37,7 +37,7 @@ from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 

@@ -28,7 +28,7 @@ from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.spi.flussoffsets import is_of_fluss
-from lakeward.spi.lake import LakeWriter, WriteTask
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 _TARGET_BYTES = 512 * 1024 * 1024
 """Iceberg's default of `write.target-file-size-bytes`."""

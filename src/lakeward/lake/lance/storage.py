@@ -19,7 +19,7 @@ from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CACHED = 64

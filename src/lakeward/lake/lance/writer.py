@@ -26,7 +26,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake import LakeWriter, WriteTask
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 _PENDING_BYTES, _PENDING_ROWS = 64 * 1024 * 1024, 1_048_576
 """Of Arrow: what a writer holds besides the library's own pages."""

@@ -17,7 +17,9 @@ from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.memory.writer import MemoryLakeWriter
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeCatalog, LakeStorage, LakeWriter, WriteTask
+from lakeward.spi.lake.catalog import LakeCatalog
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 NAME = "memory"

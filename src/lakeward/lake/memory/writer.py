@@ -16,7 +16,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.versioned import pack, unpack
 from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake import LakeWriter, WriteTask
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 HANDLE_KIND, RESULT_KIND, VERSION = "memory-handle", "memory-write-result", 1
 

@@ -34,7 +34,7 @@ from lakeward.lake.paimon.meta.mapping import (
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeCatalog, is_own
+from lakeward.spi.lake.catalog import LakeCatalog, is_own
 
 
 class PaimonLakeCatalog(LakeCatalog):

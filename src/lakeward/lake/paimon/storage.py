@@ -22,7 +22,7 @@ from lakeward.lake.paimon.writer import PaimonLakeWriter
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.flussoffsets import is_of_fluss
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 CAPABILITIES = LakeCapabilities(

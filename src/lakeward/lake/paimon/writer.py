@@ -25,7 +25,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.nestednulls import cast_values
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET
 from lakeward.model.versioned import pack, unpack
-from lakeward.spi.lake import LakeWriter, WriteTask
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 HANDLE_KIND, RESULT_KIND, VERSION = "paimon-handle", "paimon-write-result", 1
 IDENTIFIER = 2**63 - 1

@@ -21,7 +21,7 @@ from lakeward.read.spark.tailframe import DRIVER_ROWS, driver_tail, empty_frame,
 from lakeward.read.tail import TailFold
 from lakeward.read.unionrows import fold_tails
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeFile
+from lakeward.spi.lakefile import LakeFile
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 
 MOST_OFFSETS = 2_000_000
 """Rows taken out by offset that go through the driver; beyond it Spark joins delete files itself."""

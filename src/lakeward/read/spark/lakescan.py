@@ -23,7 +23,7 @@ from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.deadrows import DeadRows, small
 from lakeward.read.spark.lakefiles import FileGroups, scope_keys
 from lakeward.read.spark.schema import parquet_schema, table_schema
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 
 _FILE, _ROW, _SCOPE, _SEQUENCE = "__file", "__row", "__scope", "__sequence"
 _D_SCOPE, _D_SEQUENCE = "__d___scope", "__d___sequence"

@@ -19,7 +19,8 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
-from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 _HELD_ROWS = 200_000
 """A range of so many offsets is read once and held; a longer one is read twice, batch by batch."""

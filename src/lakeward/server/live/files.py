@@ -13,7 +13,7 @@ from lakeward.errors import LakeError, LakeTableGone, LakewardError
 from lakeward.model.clock import Clock
 from lakeward.model.ids import RoundId, TableId
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from lakeward.protocol.writetoken import WriteToken
 from lakeward.server.live.files import LiveFiles
 from lakeward.server.live.moment import Moments
 from lakeward.server.live.table import LiveLimits, LiveTable, LiveTarget
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 FILE = "live.db"
 _SWEEP_S = 60.0

@@ -19,7 +19,7 @@ from lakeward.server.query.celltext import row_texts
 from lakeward.server.services import Services
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 
 MOST_SAMPLED = 200
 

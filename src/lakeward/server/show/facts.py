@@ -23,7 +23,7 @@ from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAns
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.admission.auth import is_loopback
 from lakeward.server.services import Services
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 
 BACKED_UP = "backed-up"
 """A file of the data folder whose time is that of the last whole backup."""

@@ -13,7 +13,7 @@ from lakeward.model.side import SideId, SideName, WorkKind
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import describe_compaction
 from lakeward.tiering.compact.shape import describe_shape

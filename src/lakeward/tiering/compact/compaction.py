@@ -14,8 +14,9 @@ from lakeward.model.side import COMPACT
 from lakeward.model.sidetable import side_table
 from lakeward.protocol.commit import CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
-from lakeward.spi.lake import LakeCommitter, RewriteResult
+from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.plugins import Plugin
+from lakeward.spi.rewrite import RewriteResult
 from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround, load_compaction

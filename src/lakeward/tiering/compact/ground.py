@@ -11,7 +11,9 @@ from lakeward.model.clock import Clock
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeFile, LakeStorage, RewriteGroup
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import LakeFile
+from lakeward.spi.rewrite import RewriteGroup
 from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop
 from lakeward.tiering.compact.retention import dropped_ranges, load_retention
 from lakeward.tiering.job.options import TieringOptions

@@ -22,7 +22,8 @@ from lakeward.model.schema import OFFSET, TIMESTAMP
 from lakeward.model.side import RETENTION_PROPERTY
 from lakeward.model.sidetable import is_changelog
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeFile, LakeReader
+from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lakefile import LakeFile
 
 WINDOWS = 8
 """Files are merged within an eighth of the retention: a larger one would keep old rows as long as its newest."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 from lakeward.errors import LakewardError, SplitFailed
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
-from lakeward.spi.lake import RewriteGroup, RewriteTask
 from lakeward.spi.plugins import PluginCache
+from lakeward.spi.rewrite import RewriteGroup, RewriteTask
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
 from lakeward.tiering.task.stop import TaskStop
 

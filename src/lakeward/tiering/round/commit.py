@@ -23,14 +23,8 @@ from lakeward.model.round import LakeBase, RoundPlan
 from lakeward.model.split import SnapshotSplit
 from lakeward.protocol.commit import CommitAnswer, CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.lake import (
-    CommitProperties,
-    Committable,
-    LakeSnapshot,
-    LakeTotals,
-    Precondition,
-    Renewal,
-)
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.lakefile import LakeSnapshot, LakeTotals
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing
 from lakeward.tiering.round.plan import plan_comparison, plan_left

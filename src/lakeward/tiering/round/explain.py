@@ -14,7 +14,7 @@ from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.tiering.round.plan import DEFAULT_TARGET_BYTES
 from lakeward.tiering.round.planning import Ground, Planner

@@ -19,7 +19,7 @@ from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi.hot import FrozenTable, HotPlugin, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.tiering.round.plan import (
     Align,
     PlanOptions,

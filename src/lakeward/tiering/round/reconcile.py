@@ -13,7 +13,7 @@ from lakeward.model.round import LakeBase, RoundOwner
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.commit import CommitReport, Committed
-from lakeward.spi.lake import LakeReader
+from lakeward.spi.lake.reader import LakeReader
 
 
 class Agreement(StrEnum):

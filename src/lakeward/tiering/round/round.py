@@ -19,7 +19,7 @@ from lakeward.model.round import RoundResult
 from lakeward.model.side import SideName
 from lakeward.model.split import LogSplit, Split
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.lake import LakeCommitter
+from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.plugins import Plugin
 from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.job.backoff import delays

@@ -22,7 +22,8 @@ from lakeward.model.side import Content
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.hot import HotStore, KvSnapshot
-from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 from lakeward.spi.plugins import PluginCache
 from lakeward.spi.resume import next_offset
 from lakeward.tiering.round.order import WriteOrder

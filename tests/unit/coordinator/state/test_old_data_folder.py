@@ -23,7 +23,8 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.heartbeat import HeartbeatRequest, Progress, TableFailed, TableFinished, TableInWork, Verdict
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import JOB, InProcessLakeward

@@ -18,7 +18,7 @@ from lakeward.hot.logbatch.header import pack_inner, pack_outer
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lakefile import LakeSnapshot
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 from tests.unit.hot.fluss.test_moves import TABLE
 

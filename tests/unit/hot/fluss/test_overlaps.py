@@ -12,7 +12,8 @@ from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeFile, LakeSnapshot
+from lakeward.spi.lakefile import LakeFile, LakeSnapshot
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
 
 B0, B1 = Bucket("", 0), Bucket("", 1)
 

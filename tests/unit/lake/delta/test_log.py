@@ -29,7 +29,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.spi.lake import Renewal
+from lakeward.spi.commit import Renewal
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.removal import LATER_MS

@@ -24,7 +24,7 @@ from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
 from lakeward.spi.commit import CommitProperties
-from lakeward.spi.lake import LakeFile, LakeSnapshot
+from lakeward.spi.lakefile import LakeFile, LakeSnapshot
 from lakeward.spi.snapshotkeys import OFFSETS_KEY
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import CompactionPolicy

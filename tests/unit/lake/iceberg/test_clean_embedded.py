@@ -20,7 +20,7 @@ from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.verify import verify_table
 from lakeward_testing.icebergforeign import IcebergForeignEngine

@@ -17,7 +17,7 @@ from lakeward.lake.lance.table import LanceTable, fragments_of
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite
 

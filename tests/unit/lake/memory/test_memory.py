@@ -18,8 +18,8 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import OFFSETS_KEY
 from lakeward.spi.registry import load_lake
+from lakeward.spi.snapshotkeys import OFFSETS_KEY
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.scripted_log import ScriptedLog
 from tests.kit.memoryforeign import MemoryForeignEngine

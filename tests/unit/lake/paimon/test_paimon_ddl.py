@@ -17,7 +17,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.types import Int64Type
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.spi.lake import OWN_PROPERTY
+from lakeward.spi.lake.catalog import OWN_PROPERTY
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.paimonforeign import PaimonForeignEngine

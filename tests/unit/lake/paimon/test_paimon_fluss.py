@@ -22,7 +22,7 @@ from lakeward.model.ids import RoundId, TableId
 from lakeward.model.intent import IntentState
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import FLUSS_PARTITIONS
-from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.lakes.removal import intent_of
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row

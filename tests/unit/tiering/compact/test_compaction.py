@@ -20,8 +20,11 @@ from lakeward.model.intent import IntentState
 from lakeward.model.side import COMPACT, WorkKind
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition, RewriteGroup, RewriteTask
+from lakeward.spi.commit import Committable, Precondition
+from lakeward.spi.lake.committer import LakeCommitter
+from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.plugins import PluginCache
+from lakeward.spi.rewrite import RewriteGroup, RewriteTask
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner

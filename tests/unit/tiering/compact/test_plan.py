@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 from lakeward.tiering.compact.plan import CompactionPolicy, Why, describe_compaction, may_be_worn, plan_compaction
 
 ROW_BYTES = 100

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.tiering.job.formats import openable_formats
 

@@ -19,7 +19,9 @@ from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition
+from lakeward.spi.commit import Committable, Precondition
+from lakeward.spi.lake.committer import LakeCommitter
+from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.tiering.landing import CommitLimits
 from lakeward.tiering.round.control import RoundControl
 from lakeward_testing.clock import ManualClock

@@ -15,7 +15,7 @@ from lakeward.client import Client, connect
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
-from lakeward.spi.lake import LakeMaintenance
+from lakeward.spi.lake.maintenance import LakeMaintenance
 from lakeward.spi.registry import load_lake
 from lakeward.verify import Certificate, verify_table
 from lakeward_testing.chaos.journal import RunJournal

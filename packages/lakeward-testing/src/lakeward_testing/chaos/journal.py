@@ -16,8 +16,7 @@ from typing import Any
 
 from lakeward.model.side import TIER
 from lakeward.protocol import routes
-from lakeward.spi.lake import EPOCH_KEY, JOB_KEY, OFFSETS_KEY, ROUND_KEY, TABLE_ID_KEY
-from lakeward.spi.snapshotkeys import REWRITE_KEY
+from lakeward.spi.snapshotkeys import EPOCH_KEY, JOB_KEY, OFFSETS_KEY, REWRITE_KEY, ROUND_KEY, TABLE_ID_KEY
 from lakeward_testing.httpproxy import ProxyAnswer, ProxyRequest
 
 

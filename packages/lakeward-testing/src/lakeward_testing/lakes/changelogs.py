@@ -18,7 +18,8 @@ from lakeward.model.split import LogSplit
 from lakeward.model.systemcolumns import SNAPSHOT_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.model.types import Int32Type
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import WriteTask
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite, needs, row
 from lakeward_testing.scripted_log import ScriptedLog

@@ -13,7 +13,7 @@ from lakeward.errors import InvalidTable, LakeMismatch, LakeNotEmpty, LakeTableG
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, COLUMNS, LakeSuite, needs, row
 

@@ -19,7 +19,7 @@ from lakeward.model.ids import new_round_id
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.spi.commit import Renewal
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes.removal import LATER_MS, removal_of
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

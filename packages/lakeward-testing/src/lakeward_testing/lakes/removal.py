@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.intent import Intent
 from lakeward.model.side import TIER, WorkKind
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.scripted_log import ScriptedLog

@@ -13,7 +13,7 @@ from lakeward.model.ids import new_round_id
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
 from lakeward.model.types import StringType
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes.removal import removal_of
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

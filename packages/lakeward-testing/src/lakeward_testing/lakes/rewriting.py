@@ -11,7 +11,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, new_round_id
 from lakeward.model.table import TableInfo
 from lakeward.spi.commit import Precondition
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, RewriteTask
 

@@ -20,7 +20,10 @@ from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake import CommitProperties, Committable, LakeSnapshot, LakeStorage, Precondition, Renewal, WriteTask
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi.lakefile import LakeSnapshot
 from lakeward_testing.scripted_log import Row, ScriptedLog
 
 

@@ -17,7 +17,7 @@ from lakeward.model.ids import SnapshotId, TableId, new_table_id
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.faults import Faults
 from lakeward_testing.scripted_log import Row, ScriptedLog
 

@@ -15,7 +15,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.newtable import check_new_table
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes.ddl import EVERY_TYPE
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

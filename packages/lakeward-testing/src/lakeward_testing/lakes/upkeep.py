@@ -11,7 +11,8 @@ import pytest
 from lakeward.errors import CommitConflict, LakeTampered, SnapshotGone
 from lakeward.model.ids import SnapshotId, new_round_id
 from lakeward.model.offsets import OffsetMap
-from lakeward.spi.lake import Expired, LakeStorage
+from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import Expired
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes.removal import LATER_MS, intent_of, removal_of
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

@@ -19,7 +19,8 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.split import SnapshotSplit
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeStorage, Renewal
+from lakeward.spi.commit import Renewal
+from lakeward.spi.lake.storage import LakeStorage
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, needs, row

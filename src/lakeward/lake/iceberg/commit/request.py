@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake import TAG
+from lakeward.spi.snapshotkeys import TAG
 
 FOR_EVER_MS = 2**63 - 1
 """A tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""

@@ -23,8 +23,7 @@ from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
-from lakeward.spi.lake import OFFSETS_KEY, TAG
-from lakeward.spi.snapshotkeys import OWN_OFFSETS_KEY
+from lakeward.spi.snapshotkeys import OFFSETS_KEY, OWN_OFFSETS_KEY, TAG
 
 AGE_KEY = "history.expire.max-snapshot-age-ms"
 KEEP_KEY = "history.expire.min-snapshots-to-keep"

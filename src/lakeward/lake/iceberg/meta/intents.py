@@ -22,7 +22,7 @@ from lakeward.model.intent import Intent, IntentState
 from lakeward.model.table import TableInfo
 from lakeward.protocol.codec import decode, encode
 from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake import ROUND_KEY
+from lakeward.spi.snapshotkeys import ROUND_KEY
 
 PREFIX = "lakeward-intent-"
 

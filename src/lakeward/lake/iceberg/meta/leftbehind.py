@@ -15,7 +15,7 @@ from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.model.ids import TableId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import TABLE_ID_KEY
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _SUFFIX = ".metadata.json"
 

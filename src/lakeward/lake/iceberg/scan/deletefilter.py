@@ -20,7 +20,7 @@ from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
-from lakeward.spi.lake import LakeFile
+from lakeward.spi.lakefile import LakeFile
 
 Mask = npt.NDArray[np.bool_]
 _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda by_file: sum(map(len, by_file.values())))

@@ -27,7 +27,7 @@ from lakeward.lake.iceberg.scan.flinkfiles import count_offsets
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.spi.lakefile import LakeDelete, LakeFile
 
 _REFERENCED, _CONTENT_OFFSET, _CONTENT_SIZE = 17, 18, 19
 """Positions of version 3's fields in PyIceberg's DataFile record."""

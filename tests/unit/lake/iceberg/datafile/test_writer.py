@@ -24,7 +24,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.split import LogSplit
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import WriteTask
+from lakeward.spi.lake.writer import WriteTask
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 

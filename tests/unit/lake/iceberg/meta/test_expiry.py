@@ -23,7 +23,7 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.ids import SnapshotId, new_round_id
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.spi.lake import CommitProperties, Precondition
+from lakeward.spi.commit import CommitProperties, Precondition
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from lakeward_testing.icebergforeign import IcebergForeignEngine

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on lake tables: create, match, alter, adopt, drop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from lakeward.errors import InvalidRequest, LakeNotEmpty, LakeTableGone
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+
+OWN_PROPERTY = "fluss.table.datalake."
+"""What a property begins with that every lake table of ours has since its creation: its lakes, or its format."""
+
+
+def is_own(properties: Iterable[str]) -> bool:
+    """By the names of a lake table's properties."""
+    return any(name.startswith(OWN_PROPERTY) for name in properties)
+
+
+class LakeCatalog(ABC):
+    """DDL on lake tables. Called by the server's federation, before the hot store is changed. All calls may block."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """At server start: is the configuration right and does the lake answer? Safe to repeat.
+
+        Raises `InvalidConfig` for what a person must mend, `LakeUnavailable` for what may heal by itself."""
+
+    @abstractmethod
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        """Can this table exist in this format? Pure. Raises `UnsupportedType`, `InvalidTable`,
+        `UnsupportedBucketKey`.
+        """
+
+    @abstractmethod
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        """Creates the lake table; true if this call made it. Safe to repeat: one that exists and matches is taken.
+
+        Raises `LakeMismatch` with a diff; `LakeNotEmpty` when it has snapshots, unless `adopt`. A crash leaves the lake
+        table made or not made, nothing between."""
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        """Would `create` take the lake table of that name, if there is one? Asked of all of a table's lakes before the
+        first is changed; changes nothing. Raises as `create`."""
+        if self.exists(table.path):
+            self.validate(table)
+            if not adopt and self.table_id(table.path) not in (None, table.table_id):
+                raise LakeNotEmpty(table=str(table.path))
+
+    @abstractmethod
+    def validate(self, table: TableInfo) -> None:
+        """Does the lake table still fit? Raises `LakeMismatch`, `LakeTableGone`. Mutable properties do not count."""
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        """`properties`: what a table is to have; `said`: keys that somebody sets or removes now. Refuses, of those with
+        the format's prefix, what nothing reads and values that rounds could not go by; what a table had before is not
+        asked about. Pure. Raises `InvalidTable`."""
+        return
+
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        """Would `add_columns` and `set_properties` take these? Asked of all of a table's lakes before the first is
+        changed; changes nothing. Raises as they do, `LakeUnavailable` and `LakeTableGone` too."""
+        if not self.exists(table.path):
+            raise LakeTableGone(table=str(table.path))
+
+    @abstractmethod
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        """Adds nullable columns last, before the system columns. `table` is as before the change. Safe to repeat."""
+
+    def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Makes the lake table's columns and partitioning what rounds need, after others changed them; what does no
+        harm stays. Returns the changes in words, none where it fits; `dry_run` makes none. Safe to repeat.
+
+        Raises `InvalidAlter` for what cannot go back, and then nothing is changed; `LakeUnavailable`,
+        `LakeTableGone`. A format whose tables others cannot change says that all is well."""
+        self.validate(table)
+        return ()
+
+    def drop(self, path: TablePath) -> None:
+        """Removes a lake table with its rows and its history. Safe to repeat. After a crash in the middle nothing can
+        be read, and files may be left. Raises `LakeUnavailable`, `InvalidRequest` for a format that cannot."""
+        raise InvalidRequest(what=f"removal of lake table {path}", reason="its lake format cannot; remove it there")
+
+    def is_own_and_empty(self, path: TablePath) -> bool:
+        """Was a lake table that exists made by Lakeward, and never given a row? May block. False where a format cannot
+        tell."""
+        return False
+
+    def restore(self, table: TableInfo) -> str | None:
+        """Puts a lake table that is gone from its catalog back, at the newest state that is left of it. Returns what it
+        was made from, in words; None where nothing is left, or a format cannot tell. Raises `LakeUnavailable`."""
+        return None
+
+    @abstractmethod
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        """Sets properties, or removes those given as None, under the format's key mapping. Safe to repeat."""
+
+    @abstractmethod
+    def exists(self, path: TablePath) -> bool:
+        """Is there a lake table of that name?"""
+
+    def location(self, path: TablePath) -> str | None:
+        """Where the files of a lake table that exists lie: the same for two lakes that are one place under two names.
+        None: the format cannot tell. Raises `LakeUnavailable`, `LakeTableGone`."""
+        return None
+
+    def describe_foreign(
+        self, path: TablePath, bucket_count: int = 1, primary_key: Sequence[str] = ()
+    ) -> TableDescriptor:
+        """What a lake table that others made is as a table of ours, in the layout that it has. Changes nothing; of rows
+        it tells nothing.
+
+        Raises `InvalidTable`, `UnsupportedType` where it cannot work, `InvalidRequest` for a format without such
+        tables, `LakeUnavailable`, `LakeTableGone`."""
+        reason = "of this lake format no tables are taken over that others made; Iceberg's are"
+        raise InvalidRequest(what=f"adopting {path}", reason=reason)
+
+    def warn_foreign(self, path: TablePath) -> tuple[str, ...]:
+        """What whoever adopts a lake table that others made should know, in words. Changes nothing."""
+        return ()
+
+    @abstractmethod
+    def table_id(self, path: TablePath) -> TableId | None:
+        """The table id that our newest snapshot there carries; None without one. For adoption."""

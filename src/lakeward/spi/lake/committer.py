@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commits of one lake table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.round import LakeBase
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+
+
+class LakeCommitter(ABC):
+    """One table's commits. `begin` before writing; `prepare` and `commit` after, again on each new head."""
+
+    @abstractmethod
+    def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
+        """What writers need (schema, location, properties), as versioned bytes. From the table that `base` was read
+        from; without one the catalog is asked, which a schema that changed since needs."""
+
+    @abstractmethod
+    def prefix(self, round_id: RoundId) -> str:
+        """The name prefix of every file this round may write, for its intent. Known without a call after `begin`."""
+
+    @abstractmethod
+    def prepare(
+        self,
+        results: Sequence[bytes],
+        replaced: Mapping[Bucket, OffsetSet],
+        base: LakeBase,
+        properties: CommitProperties,
+        renewal: Renewal | None = None,
+    ) -> Committable:
+        """Resolve and build the commit on `base` (from `LakeReader.load_base` just before): replaced offsets become
+        positions in files of the head or of `results`; delete files, manifests are written. Blocks on storage; does not
+        load again what `base` was read from.
+
+        `renewal`, where the round compared rows with the lake: its offsets go from files of the head and stay in those
+        of `results`.
+
+        Called again with a fresh base after a foreign commit; files of an earlier call are left to orphan removal.
+        Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; may raise `CommitConflict` if the head is
+        no longer `base`'s, which `commit` finds at the latest."""
+
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
+        """Build the commit of a rewrite on `base` (from `LakeReader.load_base` just before): new files in, inputs out
+        with the deletes that touch no live file any more, as one snapshot that changes no row. Deletes that came since
+        the plan go along by position. A group of which an input is no longer live under the same path and sequence
+        number is left out alone. Token, offsets, generation, fence and row count are copied; `extra` is what the
+        snapshot says besides. Groups that are dropped come without others: their rows are gone after it, as a delete
+        that every engine sees.
+
+        Called by a compaction's driver, again with a fresh base after a conflict that is not `lost`. Blocks on storage.
+        Raises `CommitConflict` if the head is not `base`'s, `LakeUnavailable`."""
+        raise NotImplementedError(f"{type(self).__name__} does not rewrite files")
+
+    @abstractmethod
+    def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
+        """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot; what
+        `committable.expire` names leaves the table in the same step, its files stay for `delete_expired`.
+
+        Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when the
+        precondition is broken, `Precondition.breach`; else somebody else's commit came between), `CommitUnknown` when
+        no answer came, `LakeTableGone`."""
+
+    @abstractmethod
+    def find(self, round_id: RoundId) -> LakeSnapshot | None:
+        """Did this round's commit take effect, as far as the lake's retained snapshots tell? Reads the lake anew."""

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one lake table: its state for a round, snapshots, files and rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.round import LakeBase
+from lakeward.model.schema import OFFSET
+from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
+
+
+class LakeReader(ABC):
+    """Reads one lake table, always anew from the catalog unless a snapshot is named."""
+
+    @abstractmethod
+    def load_base(self) -> LakeBase:
+        """Reconcile (design.md 6.1): offsets, token and fence of the newest ancestor of main that is ours.
+
+        Raises `LakeRolledBack`, `LakeForeign`, `LakeTampered`, `LakeUnavailable`, `LakeTableGone`."""
+
+    def load_base_as_is(self) -> LakeBase:
+        """As `load_base`, for a resync: a rollback by others is accepted, main's chain stands as it is found.
+
+        Where a format cannot tell a rollback from progress this is `load_base`."""
+        return self.load_base()
+
+    @abstractmethod
+    def snapshots(self) -> Sequence[LakeSnapshot]:
+        """Retained snapshots, oldest first, foreign ones included (`round_id` None)."""
+
+    @abstractmethod
+    def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
+        """One snapshot (default: main's head), with `offsets` from its newest ancestor of ours. None: no snapshot yet.
+
+        Raises `SnapshotGone`."""
+
+    @abstractmethod
+    def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
+        """Data files of a snapshot with the deletes that apply to each. Raises `SnapshotGone`."""
+
+    @abstractmethod
+    def scan(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Live rows of a snapshot, deletes applied, columns by the schema of today (field ids), system columns included
+        when named in `columns` (default: the user's columns). Constant memory. Raises `SnapshotGone`,
+        `LakeUnavailable`."""
+
+    def scan_buckets(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket | None] | None = None,
+        without: Mapping[Bucket, OffsetSet] | None = None,
+    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under
+        another spec).
+
+        `without` leaves out more rows, by bucket and offset; `columns` are named then. It does not reach files without
+        a bucket."""
+        known = {f.bucket for f in self.files(snapshot_id)}
+        chosen = known if buckets is None else known & set(buckets)
+        for bucket in sorted(b for b in chosen if b is not None):
+            gone = (without or {}).get(bucket)
+            scanned = columns if not gone else list(dict.fromkeys((*(columns or ()), OFFSET)))
+            for batch in self.scan(snapshot_id, columns=scanned, filter=filter, buckets=[bucket]):
+                yield bucket, _without(batch, gone, columns or ()) if gone else batch
+
+    def pinned(self) -> LakeReader:
+        """A reader for one union read: it may answer from the table as it was loaded by this call. Default: itself."""
+        return self
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether rows say their own offsets, as columns that any engine reads. In a clean table only `scan` tells
+        them, and only of files whose bounds are known; what is unknown is -1."""
+        return True
+
+    @property
+    def counts_by_commit(self) -> bool:
+        """Of a clean log table: whether files that do not say their offsets are counted in the order of their commits.
+        A file that takes the place of others is given their age then, not that of the planned snapshot."""
+        return True
+
+    @property
+    def adopted(self) -> AdoptedRows | None:
+        """What was there when a table that others made was taken over; None of every other."""
+        return None
+
+    def scan_files(
+        self, snapshot_id: SnapshotId, *, columns: Sequence[str], first: int = 0
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """As `scan`, file by file, in an order that is always the same; each batch with the number of its file, from
+        this one on. For whoever must be able to go on in the middle."""
+        raise NotImplementedError(f"{type(self).__name__} has no order of files")
+
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
+        """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
+        file by themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
+        return None
+
+    def deleted_rows(self, file: LakeFile) -> Offsets:
+        """Positions of the rows that a file's deletion vectors (and positional deletes) take out of it, ascending, for
+        engines that scan the file by themselves. Formats without vectors need none. Raises `LakeUnavailable`,
+        `LakeTampered`."""
+        raise NotImplementedError
+
+    def field_ids(self) -> Mapping[str, int]:
+        """Column name of today -> field id in the data files, for engines that scan them by
+        themselves. Empty: by name.
+        """
+        return {}
+
+    @abstractmethod
+    def totals(self) -> LakeTotals:
+        """Figures of the head, for metrics. Cheap: from metadata."""
+
+
+def _without(batch: pa.RecordBatch, gone: OffsetSet, columns: Sequence[str]) -> pa.RecordBatch:
+    keep = ~gone.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
+    return batch.filter(pa.array(keep)).select(list(columns))

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an executor holds to write one split of a round: the task, and the writer of a lake format."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeward.model.ids import RoundId
+from lakeward.model.split import Split
+from lakeward.model.table import TableInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteTask:
+    """Everything an executor needs to write one split. `handle` is what `LakeCommitter.begin` returned."""
+
+    round_id: RoundId
+    table: TableInfo
+    split: Split
+    attempt: int
+    handle: bytes
+
+
+class LakeWriter(ABC):
+    """Writes one split. One thread, one use. Memory is bounded by one row group."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Rows to be live in the lake: the user's columns plus `__offset` and `__timestamp`, ascending by offset.
+
+        `__bucket` and partition values come from the split. Blocks on storage. A crash leaves a file that no snapshot
+        references. Raises `LakeUnavailable` and what the format refuses."""
+
+    def delete_keys(self, batch: pa.RecordBatch) -> None:
+        """Keys whose older rows go (equality encoding), in the order of the changelog relative to `write`."""
+        raise NotImplementedError(f"{type(self).__name__} takes no keys")
+
+    def write_changes(self, batch: pa.RecordBatch) -> None:
+        """Changes of a PK table as they are in the changelog (native encoding): the user's columns, `__offset`,
+        `__timestamp` and `__change_type`, in the changelog's order: of one key the last change counts. In a -D only key
+        columns need be set. Blocks and raises as `write`."""
+        raise NotImplementedError(f"{type(self).__name__} takes no changes")
+
+    @abstractmethod
+    def complete(self) -> bytes | None:
+        """Closes the files and returns the WriteResult as small versioned bytes; None when no row came.
+
+        A crash before the result reaches the driver leaves files for orphan removal."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Lets go of handles. Deletes nothing: only orphan removal deletes. Safe to repeat."""
