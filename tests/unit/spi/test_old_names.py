@@ -7,24 +7,56 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.lake.memory.plugin import CAPABILITIES
 from lakeward.spi import lake
 from lakeward.spi.registry import load_lake
 
-OLD_NAMES = """
-    COMMIT_USER COMMIT_USER_KEY EPOCH_KEY FENCE_KEY GENERATION_KEY JOB_KEY OFFSETS_KEY ROUND_KEY ROWS_KEY TABLE_ID_KEY
-    TAG AdoptedRows CommitProperties Committable Expired LakeCatalog LakeCommitter LakeDelete LakeFile LakeMaintenance
-    LakeReader LakeSnapshot LakeStorage LakeTotals LakeWriter Precondition PreparedRewrite Renewal RewriteGroup
-    RewriteResult RewriteTask StoredFile WriteTask OWN_PROPERTY is_own PROBE
-""".split()
+OLD_NAMES = [
+    "COMMIT_USER",
+    "COMMIT_USER_KEY",
+    "EPOCH_KEY",
+    "FENCE_KEY",
+    "GENERATION_KEY",
+    "JOB_KEY",
+    "OFFSETS_KEY",
+    "ROUND_KEY",
+    "ROWS_KEY",
+    "TABLE_ID_KEY",
+    "TAG",
+    "AdoptedRows",
+    "CommitProperties",
+    "Committable",
+    "Expired",
+    "LakeCatalog",
+    "LakeCommitter",
+    "LakeDelete",
+    "LakeFile",
+    "LakeMaintenance",
+    "LakeReader",
+    "LakeSnapshot",
+    "LakeStorage",
+    "LakeTotals",
+    "LakeWriter",
+    "Precondition",
+    "PreparedRewrite",
+    "Renewal",
+    "RewriteGroup",
+    "RewriteResult",
+    "RewriteTask",
+    "StoredFile",
+    "WriteTask",
+    "OWN_PROPERTY",
+    "is_own",
+    "PROBE",
+]
 
 PLUGIN = """
-from lakeward.lake.memory.plugin import MemoryLakeStorage, load as load_memory
+from lakeward.lake.memory.plugin import CAPABILITIES, load as load_memory
 from lakeward.spi.lake import COMMIT_USER, LakeStorage, WriteTask
 
 class OldStorage(LakeStorage):
     name = "old"
-    capabilities = MemoryLakeStorage.capabilities
+    capabilities = CAPABILITIES
 
     def __init__(self, options):
         self._memory = load_memory(options)
@@ -58,4 +90,5 @@ def test_a_plugin_that_imports_the_old_names_is_loaded(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.warns(DeprecationWarning, match=r"lakeward\.spi\.lake\.\w+ is now"):
         storage = load_lake("old", {})
-    assert storage.name == "old" and storage.capabilities is MemoryLakeStorage.capabilities
+    assert storage.name == "old"
+    assert storage.capabilities is CAPABILITIES
