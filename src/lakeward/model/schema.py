@@ -111,6 +111,10 @@ class Schema:
     def _by_name(self) -> dict[str, Column]:
         return {c.name: c for c in self.columns}
 
+    @cached_property
+    def by_id(self) -> dict[int, Column]:
+        return {c.column_id: c for c in self.columns}
+
     def column(self, name: str) -> Column:
         if name in self._by_name:
             return self._by_name[name]

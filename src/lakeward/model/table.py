@@ -97,6 +97,24 @@ class TableDescriptor:
     def _wrong(self, what: str, value: str, reason: str) -> InvalidTable:
         return InvalidTable(table=UNNAMED, field=what, value=value, reason=reason)
 
+    def with_schema(self, schema: Schema) -> TableDescriptor:
+        """The table at another of its schemas. Keys are columns by their ids: they keep their columns and take the
+        names that those have in `schema`. Raises `InvalidTable` where a key column is not in it."""
+        if schema is self.schema:
+            return self
+
+        def rename(names: tuple[str, ...]) -> tuple[str, ...]:
+            columns = [self.schema.column(name) for name in names]
+            return tuple(schema.by_id.get(c.column_id, c).name for c in columns)
+
+        return replace(
+            self,
+            schema=schema,
+            primary_key=rename(self.primary_key),
+            partition_keys=rename(self.partition_keys),
+            bucket_keys=rename(self.bucket_keys),
+        )
+
     @property
     def is_pk(self) -> bool:
         return bool(self.primary_key)
@@ -163,6 +181,10 @@ class TableInfo:
 
     def with_descriptor(self, descriptor: TableDescriptor) -> TableInfo:
         return replace(self, descriptor=descriptor)
+
+    def with_schema(self, schema: Schema) -> TableInfo:
+        """As `TableDescriptor.with_schema`."""
+        return self.with_descriptor(self.descriptor.with_schema(schema))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -39,8 +39,8 @@ class PutKind(StrEnum):
 class PutCommand:
     """Opens a put stream. `columns` names those of a partial upsert; None: all of the table's.
 
-    `schema_id` is the schema the batches were made for; `writer` with the headers' sequences makes retries
-    exactly-once."""
+    `schema_id` is the schema that the batches were made for, in which names are found; `writer` with the headers'
+    sequences makes retries exactly-once."""
 
     table: TablePath
     table_id: TableId
@@ -79,7 +79,8 @@ class Read(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """What `do_get` serves. `schema_id` and `width` are the reader's schema: its id and how many columns it has.
+    """What `do_get` serves. `schema_id` is the reader's schema, in which `columns` and the names of keys are found.
+    `width`, how many columns that schema has, is for servers from before 0.2; newer ones do not read it.
 
     log: `bucket`, `range`. tail: `offsets` (buckets that are not in it are read from their start), `wait_ms`; each
     batch says its bucket in app_metadata; the stream ends when all buckets were read to their ends, after at most
@@ -91,7 +92,7 @@ class Ticket:
     table: TablePath
     table_id: TableId
     schema_id: int
-    width: int
+    width: int = 0
     columns: tuple[str, ...] | None = None
     bucket: Bucket | None = None
     range: OffsetRange | None = None

@@ -6,10 +6,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, PartitionExpired, PartitionNotFound, WritesPaused
 from lakeward.hot.embedded.arrivals import Arrivals
@@ -41,6 +44,8 @@ class HotTable:
         self.options = services.options.table(stored.info)
         self.paused = stored.paused
         self.arrivals = Arrivals()
+        self.ignored: Counter[str] = Counter()
+        """Rows of old writers whose value for a dropped column was ignored, by that column's last name."""
         self._partitions = dict(stored.partitions)
         self._stopped, self._ends = dict(stored.stopped), dict(stored.ends)
         self._buckets: dict[Bucket, HotBucket] = {}
@@ -53,6 +58,22 @@ class HotTable:
     @property
     def is_partitioned(self) -> bool:
         return self.info.descriptor.is_partitioned
+
+    def at_schema(self, schema_id: int) -> TableInfo:
+        """The table at one of its schemas. Raises `InvalidRequest` for one that it never had."""
+        schema = next((s for s in self.schemas if s.schema_id == schema_id), None)
+        if schema is None:
+            reason = f"the table has schemas 1 to {self.schemas[-1].schema_id}; load the table again"
+            raise InvalidRequest(what=f"schema {schema_id} of {self.info.path}", reason=reason)
+        return self.info.with_schema(schema)
+
+    def count_ignored(self, sent: Schema, batch: pa.RecordBatch) -> None:
+        """`sent`: the schema for which the batch was made."""
+        today = self.info.schema
+        if sent.schema_id != today.schema_id:
+            dropped = [c.name for c in sent.columns if c.column_id not in today.by_id and c.name in batch.schema.names]
+            for name in dropped:
+                self.ignored[name] += batch.num_rows
 
     # ---- buckets -------------------------------------------------------------------------------------------------
     def open_existing(self) -> None:

@@ -282,13 +282,15 @@ class EmbeddedStore(HotAdmin, HotStore):
     def begin_append(
         self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
     ) -> PendingAppend:
-        """The same without waiting for the disk, so that a stream of puts shares its fsyncs."""
+        """The same without waiting for the disk, so that a stream of puts shares its fsyncs. Rows are stored with the
+        schema that `table` has, be it an older one: reads find their columns by id."""
         hot = self.hot_table(table)
         if hot.info.is_pk:
             raise InvalidRequest(what=f"append to {table.path}", reason="it has a primary key: use upsert or delete")
         _check_rows(f"append to {table.path}", batch)
         log = hot.bucket_for_write(bucket).log
-        schema_id = hot.shape.newest.schema_id
+        schema_id = table.schema.schema_id
+        hot.count_ignored(table.schema, batch)
         rows = conform(batch, hot.shape.stored(schema_id), str(table.path))
         return PendingAppend(log, log.append(rows, schema_id=schema_id, writer=writer))
 
@@ -314,9 +316,10 @@ class EmbeddedStore(HotAdmin, HotStore):
         writer: WriterSequence | None = None,
     ) -> PendingAppend:
         hot_bucket = self._bucket_for_put(table, bucket, batch, "upsert")
-        return PendingAppend(
-            hot_bucket.log, hot_bucket.kv(self.hot_table(table).schemas).begin_upsert(batch, columns, writer)
-        )
+        hot = self.hot_table(table)
+        hot.count_ignored(table.schema, batch)
+        begun = hot_bucket.kv(hot.schemas).begin_upsert(batch, columns, writer, sent=table.schema)
+        return PendingAppend(hot_bucket.log, begun)
 
     def delete(
         self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
@@ -328,7 +331,8 @@ class EmbeddedStore(HotAdmin, HotStore):
         self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
     ) -> PendingAppend:
         hot_bucket = self._bucket_for_put(table, bucket, keys, "delete")
-        return PendingAppend(hot_bucket.log, hot_bucket.kv(self.hot_table(table).schemas).begin_delete(keys, writer))
+        kv = hot_bucket.kv(self.hot_table(table).schemas)
+        return PendingAppend(hot_bucket.log, kv.begin_delete(keys, writer, sent=table.schema))
 
     def _bucket_for_put(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, what: str) -> HotBucket:
         hot = self.hot_table(table)
@@ -416,8 +420,8 @@ class EmbeddedStore(HotAdmin, HotStore):
         self._check_pk(hot, "lookup")
         hot_bucket = hot.find_bucket(bucket)
         if hot_bucket is None:
-            return lookup_nothing(table, {s.schema_id: s for s in hot.schemas}, keys)
-        return hot_bucket.kv(hot.schemas).lookup(keys, table.schema.names)
+            return lookup_nothing(hot.info, {s.schema_id: s for s in hot.schemas}, keys, table.schema)
+        return hot_bucket.kv(hot.schemas).lookup(keys, planned=table.schema)
 
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         hot = self.hot_table(table)

@@ -134,7 +134,7 @@ def test_a_batch_newer_than_the_readers_schema_says_so(yard: Yard, store: Embedd
     store.append(table, B0, rows(1))
     store.alter_table(grown(table))
     assert len(list(store.read_log(table, B0, 0, 1))) == 1
-    store.append(table, B0, rows(2))
+    store.append(grown(table), B0, rows(2))
     with pytest.raises(SchemaChanged) as caught:
         list(store.read_log(table, B0, 0, 2))
     assert (caught.value.offset, caught.value.batch_schema, caught.value.planned_schema) == (1, 2, 1)

@@ -98,14 +98,32 @@ class KvBucket:
         return self._acknowledged(self.begin_delete(keys, writer))
 
     def begin_upsert(
-        self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None
+        self,
+        batch: pa.RecordBatch,
+        columns: Sequence[str] | None = None,
+        writer: WriterSequence | None = None,
+        *,
+        sent: Schema | None = None,
     ) -> Appended:
-        """`upsert` without waiting for the disk: who acknowledges it waits for the log to be synced up to its stop."""
-        return self._put(lambda db: self._builder.upsert(batch, columns, db.get, self._log.end), writer)
+        """`upsert` without waiting for the disk: before it is acknowledged the log is synced up to its stop. `sent`:
+        the schema that the batch was made for, where it may be an older one."""
 
-    def begin_delete(self, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+        def build(database: KvDatabase) -> Put:
+            rows, named = self._builder.in_today(batch, columns, sent)
+            return self._builder.upsert(rows, named, database.get, self._log.end)
+
+        return self._put(build, writer)
+
+    def begin_delete(
+        self, keys: pa.RecordBatch, writer: WriterSequence | None = None, *, sent: Schema | None = None
+    ) -> Appended:
         """`delete` without waiting for the disk."""
-        return self._put(lambda db: self._builder.delete(keys, db.get, self._log.end), writer)
+
+        def build(database: KvDatabase) -> Put:
+            rows, _ = self._builder.in_today(keys, None, sent)
+            return self._builder.delete(rows, database.get, self._log.end)
+
+        return self._put(build, writer)
 
     def _acknowledged(self, appended: Appended) -> Appended:
         self._log.wait_synced(appended.stop)
@@ -218,16 +236,18 @@ class KvBucket:
                 self._log.stop(reason)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
-    def lookup(self, keys: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def lookup(
+        self, keys: pa.RecordBatch, columns: Sequence[str] | None = None, *, planned: Schema | None = None
+    ) -> pa.RecordBatch:
         """The rows of those keys that are there, in the order of `keys`, with `__offset` and `__timestamp`. Blocks no
-        put.
-        """
+        put. `planned`: the reader's schema, which names the keys too."""
         builder = self._builder
+        keys, _ = builder.in_today(keys, None, planned)
         if self._is_new():
-            return builder.codec.decode_batch(builder.find(keys, _find_none), columns)
+            return builder.codec.decode_batch(builder.find(keys, _find_none), columns, planned)
         with self._noting_damage(), self._using("lookups") as database:
             rows_by_key = builder.find(keys, database.get)
-        return builder.codec.decode_batch(rows_by_key, columns)
+        return builder.codec.decode_batch(rows_by_key, columns, planned)
 
     def _is_new(self) -> bool:
         """Nothing was ever put here: no reason to make a database."""
@@ -265,11 +285,10 @@ class KvBucket:
         """
         codec = self._builder.codec
         known = codec.schema if planned is None else planned
-        names = known.names if columns is None else columns
         for values in self.snapshots.scan(snapshot_id, _SCAN_ROWS):
             rows = codec.unpack(binary_of(values))
             self._check_schema(rows, known)
-            yield codec.decode_batch(rows, names)
+            yield codec.decode_batch(rows, columns, known)
 
     def _check_schema(self, rows: StoredRows, planned: Schema) -> None:
         newer = rows.schema_ids > planned.schema_id
@@ -433,10 +452,13 @@ def _find_none(keys: list[bytes]) -> list[bytes | None]:
     return [None] * len(keys)
 
 
-def lookup_nothing(table: TableInfo, schemas: Mapping[int, Schema], keys: pa.RecordBatch) -> pa.RecordBatch:
+def lookup_nothing(
+    table: TableInfo, schemas: Mapping[int, Schema], keys: pa.RecordBatch, planned: Schema
+) -> pa.RecordBatch:
     """What a lookup answers of a bucket that nothing was ever written to. Raises `InvalidRows`."""
     builder = PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=False)
-    return builder.codec.decode_batch(builder.find(keys, _find_none), table.schema.names)
+    keys, _ = builder.in_today(keys, None, planned)
+    return builder.codec.decode_batch(builder.find(keys, _find_none), planned=planned)
 
 
 def make_builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:

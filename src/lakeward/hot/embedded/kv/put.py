@@ -116,6 +116,21 @@ class PutBuilder:
     def schema(self) -> Schema:
         return self.codec.schema
 
+    def in_today(
+        self, batch: pa.RecordBatch, named: Sequence[str] | None, sent: Schema | None
+    ) -> tuple[pa.RecordBatch, Sequence[str] | None]:
+        """Rows that were made for the schema `sent`, with the names of today; columns that were dropped since are left
+        out. Columns that the writer does not know are not set. Raises `InvalidRows`."""
+        if sent is None or sent.schema_id == self.schema.schema_id:
+            return batch, named
+        if unknown := [name for name in batch.schema.names if name not in sent.names]:
+            reason = f"schema {sent.schema_id} has no such column; there are {', '.join(sent.names)}"
+            raise InvalidRows(table=self.table, row=0, column=unknown[0], reason=reason)
+        today = {c.name: self.schema.by_id[c.column_id].name for c in sent.columns if c.column_id in self.schema.by_id}
+        kept = [name for name in batch.schema.names if name in today]
+        renamed = batch.select(kept).rename_columns([today[name] for name in kept])
+        return renamed, [today[name] for name in (sent.names if named is None else named) if name in today]
+
     def upsert(self, batch: pa.RecordBatch, named: Sequence[str] | None, read: Read, base: int) -> Put:
         """`named`: only these columns (and the key) are set, the others stay as they are. Raises `InvalidRows`."""
         given = align_rows(self.table, self.codec.arrow, batch, named, self.keys.names)
@@ -193,8 +208,9 @@ class PutBuilder:
     def _completed(self, given: pa.RecordBatch, image: _Image) -> pa.RecordBatch:
         """Full rows of a partial update: the other columns from KV, null for keys that are not there."""
         others = [name for name in self.codec.arrow.names if name not in given.schema.names]
+        columns_of_others = [self.schema.column(name) for name in others]
         check_others_nullable(self.table, self.codec.arrow, others, ~image.present)
-        columns = dict(zip(others, image.spread(self.codec.decode(image.stored, others)), strict=True))
+        columns = dict(zip(others, image.spread(self.codec.decode(image.stored, columns_of_others)), strict=True))
         columns |= dict(zip(given.schema.names, given.columns, strict=True))
         return pa.RecordBatch.from_arrays([columns[name] for name in self.codec.arrow.names], schema=self.codec.arrow)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What KV holds for a key: offset and time of the row's last change, the schema it was written with, the row.
 
-Rows of an older schema decode with nulls in the columns that came later (columns are only ever added last).
+Columns of rows with an older schema are found by id; those that came later are null.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.kv.structcodec import StructCodec, heads_of, make_binary, tails_of
-from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.arrow import to_arrow_field, to_arrow_schema, to_arrow_type
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import Schema
+from lakeward.model.schema import Column, Schema
 from lakeward.model.systemcolumns import SNAPSHOT_FIELDS, TIMESTAMP_COLUMN_TYPE
 
 HEADER = np.dtype([("offset", "<i8"), ("time", "<i8"), ("schema", "<i2")])
@@ -75,33 +76,34 @@ class RowCodec:
             bodies,
         )
 
-    def decode(self, rows: StoredRows, columns: Sequence[str] | None = None) -> list[pa.Array]:
-        """The named columns (default all) as the schema of now has them."""
-        wanted = (
-            list(range(len(self.arrow))) if columns is None else [self.arrow.get_field_index(name) for name in columns]
-        )
+    def decode(self, rows: StoredRows, columns: Sequence[Column] | None = None) -> list[pa.Array]:
+        """These columns (default: all of today's), found by id, with their types; null where a row is older."""
+        columns = self.schema.columns if columns is None else columns
         versions = np.unique(rows.schema_ids)
         if len(versions) <= 1:
-            return self._decode_one(rows.bodies, int(versions[0]) if len(versions) else self.schema.schema_id, wanted)
+            return self._decode_one(rows.bodies, int(versions[0]) if len(versions) else self.schema.schema_id, columns)
         parts = [np.flatnonzero(rows.schema_ids == v) for v in versions]
         decoded = [
-            self._decode_one(rows.bodies.take(pa.array(at)), int(v), wanted)
+            self._decode_one(rows.bodies.take(pa.array(at)), int(v), columns)
             for v, at in zip(versions, parts, strict=True)
         ]
         back = pa.array(np.argsort(np.concatenate(parts)))
         return [pa.concat_arrays(pieces).take(back) for pieces in zip(*decoded, strict=True)]
 
-    def decode_batch(self, rows: StoredRows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The named columns, then `__offset` and `__timestamp` of each row's last change. Raises `InvalidRequest`."""
-        if unknown := [name for name in columns or () if name not in self.arrow.names]:
+    def decode_batch(
+        self, rows: StoredRows, names: Sequence[str] | None = None, planned: Schema | None = None
+    ) -> pa.RecordBatch:
+        """The named columns of the reader's schema, which is `planned` or today's, then `__offset` and `__timestamp` of
+        each row's last change. Raises `InvalidRequest`."""
+        schema = self.schema if planned is None else planned
+        if unknown := [name for name in names or () if name not in schema.names]:
             raise InvalidRequest(
-                what=f"columns {', '.join(unknown)}", reason=f"there are only {', '.join(self.arrow.names)}"
+                what=f"columns {', '.join(unknown)}", reason=f"there are only {', '.join(schema.names)}"
             )
-        fields = list(self.arrow) if columns is None else [self.arrow.field(name) for name in columns]
+        columns = schema.columns if names is None else [schema.column(name) for name in names]
         arrays = self.decode(rows, columns)
         arrays += [pa.array(rows.offsets), pa.array(rows.times).cast(TIMESTAMP_COLUMN_TYPE)]
-        fields += SNAPSHOT_FIELDS
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*map(to_arrow_field, columns), *SNAPSHOT_FIELDS]))
 
     def in_schema(self, rows: StoredRows) -> pa.BinaryArray:
         """The rows as they would be encoded now, so that they compare with new ones byte by byte."""
@@ -109,13 +111,15 @@ class RowCodec:
             return rows.bodies
         return self._codec.encode(self.decode(rows))
 
-    def _decode_one(self, bodies: pa.BinaryArray, schema_id: int, wanted: Sequence[int]) -> list[pa.Array]:
+    def _decode_one(self, bodies: pa.BinaryArray, schema_id: int, columns: Sequence[Column]) -> list[pa.Array]:
         codec, places = self._older[schema_id]
-        at = [places.get(self.schema.columns[i].column_id) for i in wanted]
-        known = iter(codec.decode(bodies, [place for place in at if place is not None]))
+        at = [places.get(c.column_id) for c in columns]
+        stored = iter(codec.decode(bodies, [place for place in at if place is not None]))
         return [
-            pa.nulls(len(bodies), self.arrow.field(i).type) if place is None else next(known)
-            for i, place in zip(wanted, at, strict=True)
+            pa.nulls(len(bodies), to_arrow_type(c.type))
+            if place is None
+            else cast_values(next(stored), to_arrow_type(c.type))
+            for c, place in zip(columns, at, strict=True)
         ]
 
 

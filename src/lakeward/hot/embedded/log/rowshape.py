@@ -14,6 +14,7 @@ from lakeward.hot.logbatch.codec import decode_change_types, decode_records
 from lakeward.hot.logbatch.header import LogBatchHeader
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
+from lakeward.model.nestednulls import cast_values
 from lakeward.model.schema import PREV_OFFSET, Schema
 from lakeward.model.systemcolumns import PREV_OFFSET_FIELD, TIMESTAMP_COLUMN_TYPE, log_fields
 
@@ -84,7 +85,7 @@ class RowReader:
             stop_at = _slice_end(kinds, low, high)
             part = rows if (low, stop_at) == (0, rows.num_rows) else rows.slice(low, stop_at - low)
             arrays = [
-                part.column(places[i]) if i in places else pa.nulls(part.num_rows, f.type)
+                cast_values(part.column(places[i]), f.type) if i in places else pa.nulls(part.num_rows, f.type)
                 for i, f in zip(self._ids, self._fields, strict=True)
             ]
             last = [part.column(PREV_OFFSET)] if self._shape.is_pk else []

@@ -21,7 +21,7 @@ from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.flightdata import batch_message, schema_message
 from lakeward.hot.embedded.serve.packing import packed
 from lakeward.hot.embedded.serve.status import answering
-from lakeward.hot.embedded.serve.tables import as_of, find_table
+from lakeward.hot.embedded.serve.tables import find_planned
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
@@ -96,7 +96,7 @@ def open_read(
     store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
 ) -> StreamedRead:
     """The answer to this ticket."""
-    table = as_of(find_table(store, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
+    table = find_planned(store, ticket.table, ticket.table_id, ticket.schema_id)
     schema, batches = _open(store, table, ticket, budget, is_cancelled)
     return StreamedRead(f"{ticket.kind} read of {ticket.table}", schema, batches)
 

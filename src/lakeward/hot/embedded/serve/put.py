@@ -19,8 +19,8 @@ from lakeward.hot.embedded.serve.budget import TokenBudget
 from lakeward.hot.embedded.serve.declared import unpacked_bytes
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.flightdata import FlightData, read_batch, read_flight_data
-from lakeward.hot.embedded.serve.putplan import plan_put
-from lakeward.hot.embedded.serve.tables import find_table
+from lakeward.hot.embedded.serve.putcheck import check_put_schema
+from lakeward.hot.embedded.serve.tables import find_planned
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
@@ -43,8 +43,8 @@ class PutStream:
         """`begin_writer` counts a writer's first put to a bucket, and refuses it."""
         self.store, self.gate, self.budget, self.command = store, gate, budget, command
         self.begin_writer, self.sent = begin_writer, sent
-        self.table = find_table(store, command.table, command.table_id)
-        self.plan = plan_put(self.table, command, sent)
+        self.table = find_planned(store, command.table, command.table_id, command.schema_id)
+        check_put_schema(self.table, command, sent)
         self.what = f"{command.kind} to {command.table}"
 
     def serve(self, messages: Iterable[bytes], write: Callable[[bytes], None]) -> None:
@@ -61,7 +61,7 @@ class PutStream:
                 batch = read_batch(data, self.sent)
                 batch.validate(full=True)  # peers are not trusted: nothing malformed is ever stored
                 header = from_bytes(BatchHeader, bytes(data.metadata))
-                put = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
+                put = self._store(header.bucket, batch, self._writer(header))
             acks.add(put, inside.pop_all().close)
 
     def _size(self, data: FlightData) -> int:
@@ -87,6 +87,6 @@ class PutStream:
             case PutKind.APPEND:
                 return self.store.begin_append(self.table, bucket, batch, writer)
             case PutKind.UPSERT:
-                return self.store.begin_upsert(self.table, bucket, batch, self.plan.columns, writer)
+                return self.store.begin_upsert(self.table, bucket, batch, self.command.columns, writer)
             case PutKind.DELETE:
                 return self.store.begin_delete(self.table, bucket, batch, writer)
