@@ -87,7 +87,7 @@ class CompactionActor:
         side = coordinator.board.find(path)
         if side.token is None:
             return HandedOut(table_id=side.info.table_id, path=path, epoch=Epoch(1), freshness_ms=60_000, kind=COMPACT)
-        coordinator.operations.compact_now(path)
+        coordinator.operations.maintain_now(path)
         request = HeartbeatRequest(job=self.job, instance=self.instance, slots=1, room=1, kinds=(COMPACT,))
         (handed,) = coordinator.heartbeat(request).tables
         return handed

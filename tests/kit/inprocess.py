@@ -225,7 +225,7 @@ class InProcessLakeward:
 
     def compact(self, path: str, side: SideName = DEFAULT_SIDE) -> RoundEnd:
         """One compaction, due or not."""
-        self.coordinator.operations.compact_now(TablePath.parse(path), side)
+        self.coordinator.operations.maintain_now(TablePath.parse(path), side)
         handed = self.take(path, COMPACT, side)
         assert handed is not None, "another compaction of the table is in work"
         return self.run(handed)

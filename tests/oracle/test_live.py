@@ -76,7 +76,7 @@ class Play:
     def compact(self, name: str) -> None:
         parts = self.world.lakeward
         parts.tier(f"db.{name}")
-        parts.coordinator.operations.compact_now(TablePath.parse(f"db.{name}"))
+        parts.coordinator.operations.maintain_now(TablePath.parse(f"db.{name}"))
         handed = parts.take(f"db.{name}", COMPACT)
         if handed is not None:
             parts.run(handed)

@@ -186,7 +186,7 @@ class MaintainedProgram(Program):
     def _handed(self, path: str) -> HandedOut | None:
         """None: it was never tiered, or the failure of the last one is waited out."""
         try:
-            self.world.coordinator.operations.compact_now(TablePath.parse(path))
+            self.world.coordinator.operations.maintain_now(TablePath.parse(path))
         except LakewardError:
             return None
         return self.world.take(path, COMPACT)

@@ -148,7 +148,7 @@ class CutsProgram:
 
     def compact(self) -> None:
         """Where a slot is free for it."""
-        self.world.coordinator.operations.compact_now(TablePath.parse(ORDERS))
+        self.world.coordinator.operations.maintain_now(TablePath.parse(ORDERS))
         self._rounds()
 
     def expire(self) -> None:

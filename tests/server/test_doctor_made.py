@@ -255,6 +255,6 @@ def test_jobs_that_cannot_compact_are_found(lab: Lab) -> None:
 
     def is_found() -> bool:
         lab.client.server.ask("POST", HEARTBEAT, beat)
-        return ("files", "server", "no live job compacts: older can do rounds alone") in lab.examine()
+        return ("files", "server", "no live job does the work compact: older cannot") in lab.examine()
 
     wait_until(is_found, poll_s=1, what="the doctor to see that nobody compacts")

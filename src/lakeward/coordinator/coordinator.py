@@ -83,7 +83,7 @@ class Coordinator(CoordinatorClient):
         self.lakes = Lakes(self.board, self.commits)
         self.registry = Registry(self.board)
         self.retention = BoardRetention(self.board, self.leases)
-        self.operations = Operations(self.board)
+        self.operations = Operations(self.board, self.schedule.kinds.values())
         self.databases = Databases(self.board)
         self.cuts = Cuts(self.board, self.operations)
         self.cut_schedules = CutSchedules(self.board, self.cuts)
@@ -276,8 +276,8 @@ class Coordinator(CoordinatorClient):
     def resume(self, path: TablePath, side: SideName | None = None) -> None:
         self.operations.resume(path, side)
 
-    def compact_now(self, path: TablePath, side: SideName | None = None) -> None:
-        self.operations.compact_now(path, side)
+    def maintain_now(self, path: TablePath, side: SideName | None = None) -> None:
+        self.operations.maintain_now(path, side)
 
     def ask_now(self, path: TablePath, side: SideName | None = None) -> Asked:
         """Of the named side, or of the first."""

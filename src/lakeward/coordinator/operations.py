@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lakeward.coordinator.lake.newerrows import NewerRows
+from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut, from_wire
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import COMPACT, SideId, SideName
+from lakeward.model.side import SideId, SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice, TierNowAnswer
@@ -36,8 +37,8 @@ class Asked:
 
 
 class Operations:
-    def __init__(self, board: Board) -> None:
-        self._board, self._newer = board, NewerRows(board)
+    def __init__(self, board: Board, kinds: Collection[Kind]) -> None:
+        self._board, self._kinds, self._newer = board, kinds, NewerRows(board)
         self.asks = 0
         """Rounds that were asked for so far: who holds an idle job's answer back sees it grow."""
 
@@ -75,17 +76,19 @@ class Operations:
             self._board.enter(side, _S.SCHEDULED)
         self._board.touch(side)
 
-    def compact_now(self, path: TablePath, name: SideName | None = None) -> None:
-        """Its next compaction takes the first slot that is free, also where the table compacts nothing by itself, or
-        waits because the last one failed. Returns at once. Raises `TableBusy` when none can run."""
+    def maintain_now(self, path: TablePath, name: SideName | None = None) -> None:
+        """Its upkeep takes the first slot that is free, also where the table has none by itself, or waits because the
+        last one failed. Returns at once. Raises `TableBusy` when none can run."""
         with self._board.change():
             side = self._board.find(path, name)
-            storage = self._board.lake_of(side)
             _check_goes(side)
-            if storage is None or not storage.capabilities.rewrites:
-                raise TableBusy(table=side.label, reason="its lake format has no files that Lakeward rewrites")
-            work = side.work(COMPACT)
-            work.asked, work.retry_at, work.retry_at_ms = True, None, None
+            reasons = {kind.name: kind.why_not(side) for kind in self._kinds if kind.is_upkeep}
+            possible = [name for name, reason in reasons.items() if reason is None]
+            if not possible:
+                raise TableBusy(table=side.label, reason="; ".join(r for r in reasons.values() if r))
+            for kind in possible:
+                work = side.work(kind)
+                work.asked, work.retry_at, work.retry_at_ms = True, None, None
             self._board.touch(side)
 
     # ---- tier now ----

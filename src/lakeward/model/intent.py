@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.model.ids import RoundId, TableId
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName, WorkKind
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind, parse_kind
 
 
 class IntentState(StrEnum):
     OPEN = "open"
     ABANDONED = "abandoned"
     COMMITTED = "committed"
-
-
-_OLD_NAMES = {"round": TIER, "compaction": COMPACT}
-"""What kinds were called before there were kinds of work; jobs and stored intents of then still say it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,4 +31,4 @@ class Intent:
     side: SideName = DEFAULT_SIDE
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", _OLD_NAMES.get(self.kind, self.kind))
+        object.__setattr__(self, "kind", parse_kind(self.kind))

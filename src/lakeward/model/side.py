@@ -23,6 +23,13 @@ TIER = WorkKind("tier")
 COMPACT = WorkKind("compact")
 """Rewrite files of the side so that readers have less to do."""
 
+_OLD_KINDS = {"round": TIER, "compaction": COMPACT}
+"""What kinds were called before there were kinds of work. Jobs and data folders of that time use these names."""
+
+
+def parse_kind(name: str) -> WorkKind:
+    return _OLD_KINDS.get(name, WorkKind(name))
+
 
 class Content(StrEnum):
     STATE = "state"

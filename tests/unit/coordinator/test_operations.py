@@ -56,7 +56,7 @@ def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorl
 
 def test_a_compaction_of_a_table_that_stands_or_is_not_here_is_refused_in_words(world: CoordinatorWorld) -> None:
     with pytest.raises(TableNotFound, match=r"no table db\.t; `lakeward table list` shows"):
-        world.coordinator.compact_now(PATH)
+        world.coordinator.maintain_now(PATH)
     world.set_options(quarantine_after=1)
     world.create()
     world.hot.append(PATH)
@@ -65,14 +65,14 @@ def test_a_compaction_of_a_table_that_stands_or_is_not_here_is_refused_in_words(
     (handed,) = job.take()
     job.fail(handed)
     with pytest.raises(TableBusy, match=r"quarantined: 1 rounds failed .*; `lakeward resume db\.t` ends that"):
-        world.coordinator.compact_now(PATH)
+        world.coordinator.maintain_now(PATH)
     world.coordinator.resume(PATH)
-    world.coordinator.compact_now(PATH)
+    world.coordinator.maintain_now(PATH)
     world.coordinator.pause(PATH)
     with pytest.raises(
         TableBusy, match=r"table db\.t.*: it is paused: paused by call; `lakeward resume db\.t` ends that"
     ):
-        world.coordinator.compact_now(PATH)
+        world.coordinator.maintain_now(PATH)
 
 
 def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) -> None:

@@ -16,15 +16,6 @@ from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
 OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
-OF_COMPACTION = {
-    "coordinator/operations.py",  # `lakeward maintain` asks for one
-    "hot/fluss/coordinatorclient.py",  # its snapshots are told to Fluss
-    "hot/fluss/handout/handouts.py",  # no coordinator of ours there: a job hands it to itself
-    "server/cluster/shown.py",
-    "server/show/tablepage.py",  # files before and after
-    "cli/doctor/checks/files.py",  # whether it is on
-    "model/intent.py",  # its name in data folders of older versions
-}
 
 
 def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +42,7 @@ def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatc
 
 
 def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
-    """Compaction is one: what names it outside its own code are the three registries, and what asks for it."""
+    """Compaction is one: what names it outside its own code are the three registries."""
     # Paimon and Hudi have the word for a kind of commit.
     own = re.compile(
         r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/handout/compactions\.py"
@@ -62,4 +53,4 @@ def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
         for path in SRC.rglob("*.py")
         if re.search(r"\bCOMPACT\b|CompactKind|CompactRunner", path.read_text())
     }
-    assert {path for path in naming if not own.match(path)} == OF_A_KIND | OF_COMPACTION
+    assert {path for path in naming if not own.match(path)} == OF_A_KIND

@@ -15,17 +15,17 @@ from fastapi import FastAPI
 from lakeward.errors import TableNotFound
 from lakeward.hot.fluss.clusterview import BEHIND, CURRENT, LATE, REFUSED, UNREADABLE, CommitView, TableLook, TableView
 from lakeward.hot.fluss.tiernow import InLake
-from lakeward.model.ids import InstanceId, JobName, TableId
+from lakeward.model.ids import NO_EPOCH, InstanceId, JobName, TableId
 from lakeward.model.round import RoundPhases
 from lakeward.model.schema import Column, Schema
-from lakeward.model.side import DEFAULT_SIDE, SideId, SideName, WorkKind
+from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideId, SideName, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int32Type
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
-from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
+from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 from lakeward.server.admission.callers import Callers
 from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.cluster.console import ConsoleServices, tiering_router
@@ -47,6 +47,7 @@ VIEW = TableView(
     job="mine",
     totals=LakeTotals(data_files=3, delete_files=1, rows=50, bytes=900, snapshots=2),
 )
+DEBT = WorkStatus(kind=COMPACT, epoch=NO_EPOCH, debt_files=2)
 LOOK = TableLook(table=TABLE, view=VIEW)
 ROUND = replace(
     show_commit(
@@ -84,9 +85,9 @@ def test_a_table_is_shown_as_a_server_would(state: str, shown: TableState) -> No
 
 
 def test_what_waits_grows_older_between_two_looks_and_what_does_not_wait_does_not() -> None:
-    assert show_table(LOOK, 3_000, 2).lag_ms == 7_000
-    assert show_table(seen(waiting=0, lag_ms=0), 3_000, 2).lag_ms == 0
-    assert show_table(LOOK, 0, 2).debt_files == 2
+    assert show_table(LOOK, 3_000, DEBT).lag_ms == 7_000
+    assert show_table(seen(waiting=0, lag_ms=0), 3_000, DEBT).lag_ms == 0
+    assert show_table(LOOK, 0, DEBT).debt_files == 2
 
 
 def test_rounds_of_the_own_job_tell_how_long_they_took_and_that_they_fail() -> None:
@@ -124,12 +125,12 @@ class OneTable(PageSource):
     """A source that has seen one table."""
 
     def status(self) -> CoordinatorStatus:
-        return CoordinatorStatus(coordinator_epoch=0, now_ms=100_000, tables=(show_table(LOOK, 0, 2),))
+        return CoordinatorStatus(coordinator_epoch=0, now_ms=100_000, tables=(show_table(LOOK, 0, DEBT),))
 
     def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus:
         if path != PATH:
             raise TableNotFound(table=str(path))
-        return show_table(LOOK, 0, 2)
+        return show_table(LOOK, 0, DEBT)
 
     def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
         return explain_lag(LOOK, self.table_status(path), False)
@@ -152,7 +153,7 @@ class OneTable(PageSource):
         return {}
 
     def side_figures(self) -> Figures:
-        return {SideId(TABLE.table_id, DEFAULT_SIDE): table_figures(show_table(LOOK, 0, 2), 100_000)}
+        return {SideId(TABLE.table_id, DEFAULT_SIDE): table_figures(show_table(LOOK, 0, DEBT), 100_000)}
 
     def work_figures(self) -> WorkFigures:
         return {}

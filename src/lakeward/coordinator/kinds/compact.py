@@ -40,6 +40,8 @@ HOUR_S = 3_600.0
 
 class CompactKind(Kind):
     name = COMPACT
+    is_upkeep = True
+    if_undone = "Each round writes at least a file for each bucket, and no job merges them."
 
     def __init__(self, board: Board, schedule: Schedule) -> None:
         super().__init__(board, schedule)
@@ -59,8 +61,12 @@ class CompactKind(Kind):
         return data >= work.due_files or deletes >= work.due_delete_files
 
     def _is_on(self, side: LakeSide) -> bool:
-        storage = self._board.lake_of(side) if side.options.compacted or side.work(COMPACT).asked else None
-        return storage is not None and storage.capabilities.rewrites
+        return (side.options.compacted or side.work(COMPACT).asked) and self.why_not(side) is None
+
+    def why_not(self, side: LakeSide) -> str | None:
+        storage = self._board.lake_of(side)
+        can_rewrite = storage is not None and storage.capabilities.rewrites
+        return None if can_rewrite else "its lake format has no files that Lakeward rewrites"
 
     def _is_stale(self, side: LakeSide, work: Work) -> bool:
         if work.looked_at_ms is None or side.last_tiered_at_ms is None:

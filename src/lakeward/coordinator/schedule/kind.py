@@ -26,6 +26,11 @@ class Kind(ABC):
     As it stands this is work that leaves the side's state alone: its failures are its own, and only wait longer."""
 
     name: ClassVar[WorkKind]
+    is_upkeep: ClassVar[bool] = False
+    """Does `lakeward maintain --now` ask for it, and does `doctor` look for a job that does it?"""
+
+    if_undone: ClassVar[str] = ""
+    """Of upkeep: what happens where no job does it."""
 
     def __init__(self, board: Board, schedule: Schedule) -> None:
         self._board, self._schedule = board, schedule
@@ -34,6 +39,10 @@ class Kind(ABC):
     @abstractmethod
     def is_due(self, side: LakeSide) -> bool:
         """Is there work of this kind on a side that is free for it?"""
+
+    def why_not(self, side: LakeSide) -> str | None:
+        """Of upkeep: why this side can never have it; None: it can. Asked before a person's request is recorded."""
+        return None
 
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
         """Sides that this job gets now, `room` at most, most wanted first: as many as the pool has slots to spare until

@@ -44,7 +44,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideName
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -242,7 +242,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         if report.kind is LedgerKind.ROUND and prepared is not None and newest == report.snapshot_id:
             offsets = {r.bucket: r.range.stop for r in report.ranges}
             return Registered(newest, prepared.path), offsets, {b: last.at_ms for b, last in prepared.last.items()}
-        if report.work == COMPACT and prepared is not None and newest == report.snapshot_id:
+        if report.work != TIER and prepared is not None and newest == report.snapshot_id:
             return Registered(newest, prepared.path), report.offsets, {}
         return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets, {}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from lakeward.hot.fluss.clusterview import LATE, REFUSED, UNREADABLE, CommitView, TableLook
 from lakeward.model.ids import NO_EPOCH, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.round import RoundPhases
-from lakeward.model.side import COMPACT, WorkKind
+from lakeward.model.side import TIER, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
@@ -17,10 +17,10 @@ DONE = "done"
 _STATES = {REFUSED: TableState.DISABLED, UNREADABLE: TableState.FAILED, LATE: TableState.PENDING}
 
 
-def show_table(look: TableLook, aged_ms: int, debt_files: int | None, own: Sequence[RoundStatus] = ()) -> TableStatus:
-    """`aged_ms`: how long ago that was; what waited then has waited longer. `own`: rounds of the job in this process,
-    newest first."""
-    view, totals, tiered = look.view, look.view.totals, [r for r in own if r.kind != COMPACT]
+def show_table(look: TableLook, aged_ms: int, debt: WorkStatus | None, own: Sequence[RoundStatus] = ()) -> TableStatus:
+    """`aged_ms`: how long ago that was; what waited then has waited longer. `debt`: what compaction has to do.
+    `own`: rounds of the job in this process, newest first."""
+    view, totals, tiered = look.view, look.view.totals, [r for r in own if r.kind == TIER]
     failed = next((n for n, r in enumerate(tiered) if r.error is None), len(tiered))
     error = tiered[0].error if failed else None
     lag_ms = view.lag_ms + aged_ms if view.waiting else 0
@@ -43,7 +43,7 @@ def show_table(look: TableLook, aged_ms: int, debt_files: int | None, own: Seque
         lake_files=None if totals is None else totals.data_files,
         lake_delete_files=None if totals is None else totals.delete_files,
         lake_snapshots=None if totals is None else totals.snapshots,
-        work=() if debt_files is None else (WorkStatus(kind=COMPACT, epoch=NO_EPOCH, debt_files=debt_files),),
+        work=() if debt is None else (debt,),
     )
 
 

@@ -22,12 +22,11 @@ from lakeward.model.side import DEFAULT_SIDE, SideId, SideName, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
-from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
+from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 from lakeward.server.cluster.ownjob import OwnJob
 from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, show_table, table_figures
 from lakeward.server.show.pagesource import Figures, PageSource, WorkFigures, describe_lake_files
-from lakeward.tiering.compact.ground import load_compaction
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.compact.ground import load_debt
 
 LOOK_S = 5.0
 DEBT_S = 60.0
@@ -44,7 +43,7 @@ class ClusterSource(PageSource):
         self._lock = threading.Lock()
         self._looks: Mapping[TablePath, TableLook] = {}
         self._looked_at_ms, self._started_at_ms = 0, clock.now_ms()
-        self._debts: dict[TablePath, tuple[float, int | None]] = {}
+        self._debts: dict[TablePath, tuple[float, WorkStatus | None]] = {}
         self._counted: set[tuple[str, str]] = set()
         self._totals: dict[tuple[SideId, WorkKind], Counter[str]] = {}
         self._trouble: str | None = None
@@ -64,7 +63,7 @@ class ClusterSource(PageSource):
                 for commit in look.commits:
                     self._count(look, commit)
 
-    def _debt(self, look: TableLook) -> tuple[float, int | None]:
+    def _debt(self, look: TableLook) -> tuple[float, WorkStatus | None]:
         now, known = self._clock.monotonic(), self._debts.get(look.table.path)
         if known is not None and now - known[0] < DEBT_S:
             return known
@@ -72,10 +71,9 @@ class ClusterSource(PageSource):
             return now, None
         try:
             lake = self._plugin.load_lake(look.table)
-            plan = load_compaction(look.table, lake, TieringOptions(server=""), self._clock).plan
+            return now, load_debt(look.table, lake, self._clock)
         except (LakeError, NotFound):
             return now, None
-        return now, plan.saved_files if lake.capabilities.rewrites else None
 
     def _count(self, look: TableLook, commit: CommitView) -> None:
         key = (commit.path, commit.snapshot_id)

@@ -118,9 +118,9 @@ def _add_operations(router: APIRouter, services: Services) -> None:
 
     @router.post(routes.MAINTAIN, dependencies=may_change)
     def maintain(table: str, side: Side) -> JSONResponse:
-        """Its next compaction takes the first slot that is free. Answers at once."""
+        """Its next upkeep, a compaction, takes the first slot that is free. Answers at once."""
         path = TablePath.parse(table)
-        coordinator.compact_now(path, side)
+        coordinator.maintain_now(path, side)
         return answer(coordinator.table_status(path, side))
 
     @router.post(routes.TIER_NOW, dependencies=may_write)

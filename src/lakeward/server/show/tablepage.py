@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakeward.config.option import Scope
-from lakeward.model.side import COMPACT
+from lakeward.model.side import TIER
 from lakeward.model.table import TablePath
-from lakeward.protocol.views import TableStatus
+from lakeward.protocol.views import TableStatus, WorkStatus
 from lakeward.server.services import Services
 
 FROM_TABLE, FROM_SERVER, FROM_DEFAULT = "table", "server", "default"
@@ -61,33 +61,33 @@ def hot_side(services: Services, path: TablePath) -> dict[str, Any]:
 
 
 def debts(services: Services, may_use: Callable[[TablePath], bool]) -> list[dict[str, Any]]:
-    """What compaction has to do on each side, most files first, with what became of its last one."""
-    last = {(r.path, r.side): r for r in reversed(services.coordinator.rounds(limit=1_000, kind=COMPACT))}
-    rows = []
-    for table in services.coordinator.status().tables:
-        if not may_use(table.path):
-            continue
-        work, ended = _compaction(table), last.get((table.path, table.side))
-        rows.append(
-            {
-                "path": str(table.path),
-                "side": str(table.side),
-                "state": str(table.state),
-                "files": table.lake_files,
-                "delete_files": table.lake_delete_files,
-                "bytes": table.lake_bytes,
-                "snapshots": table.lake_snapshots,
-                "debt_files": work.debt_files if work else None,
-                "job": work.job if work else None,
-                "failures": work.failures if work else 0,
-                "last": None if ended is None else ended,
-            }
-        )
+    """What upkeep has to do on each side, most files first, with what became of its last one."""
+    tables = [t for t in services.coordinator.status().tables if may_use(t.path)]
+    kinds = {work.kind for table in tables for work in table.work if work.kind != TIER}
+    ended = [r for kind in kinds for r in reversed(services.coordinator.rounds(limit=1_000, kind=kind))]
+    last = {(r.path, r.side, r.kind): r for r in ended}
+    rows = [
+        {
+            "path": str(table.path),
+            "side": str(table.side),
+            "state": str(table.state),
+            "files": table.lake_files,
+            "delete_files": table.lake_delete_files,
+            "bytes": table.lake_bytes,
+            "snapshots": table.lake_snapshots,
+            "debt_files": work.debt_files if work else None,
+            "job": work.job if work else None,
+            "failures": work.failures if work else 0,
+            "last": last.get((table.path, table.side, work.kind)) if work else None,
+        }
+        for table in tables
+        for work in _upkeep(table)
+    ]
     return sorted(rows, key=lambda r: (-(r["debt_files"] or 0), -(r["files"] or 0), r["path"]))
 
 
-def _compaction(table: TableStatus) -> Any:
-    return next((w for w in table.work if w.kind == COMPACT), None)
+def _upkeep(table: TableStatus) -> Sequence[WorkStatus | None]:
+    return [w for w in table.work if w.kind != TIER] or [None]
 
 
 def costs(services: Services, days: int, may_use: Callable[[TablePath], bool]) -> list[dict[str, Any]]:

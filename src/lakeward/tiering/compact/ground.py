@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
+from lakeward.model.ids import NO_EPOCH
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import LakeBase
+from lakeward.model.side import COMPACT
 from lakeward.model.table import TableInfo
+from lakeward.protocol.views import WorkStatus
 from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteGroup
@@ -82,6 +85,15 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
         committed_at_ms=committed_at_ms,
         dropped=dropped_ranges(over, files, base.offsets),
     )
+
+
+def load_debt(table: TableInfo, lake: LakeStorage, clock: Clock) -> WorkStatus | None:
+    """What compaction has to do by the default policy, as it is shown where no coordinator of ours keeps it; None: the
+    lake's files are not rewritten. Raises as `load_compaction`."""
+    if not lake.capabilities.rewrites:
+        return None
+    plan = load_compaction(table, lake, TieringOptions(server=""), clock).plan
+    return WorkStatus(kind=COMPACT, epoch=NO_EPOCH, debt_files=plan.saved_files)
 
 
 def _quiet_sequence(committed_at_ms: Mapping[int, int], quiet_at_ms: int) -> int:

@@ -232,7 +232,7 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         status(jobs=(replace(JOB, kinds=(TIER,)),)),
         "files",
         Level.SOON,
-        "no live job compacts: a can do rounds alone",
+        "no live job does the work compact: a cannot",
         "start the jobs again",
     ),
     "a tiny table": (

@@ -161,7 +161,7 @@ def test_a_job_without_the_plugin_of_a_lake_gets_none(tmp_path: Path) -> None:
     job = world.job(kinds=BOTH)
     for _ in range(2):
         assert job.beat(room=4, formats=("delta", "iceberg")).tables == ()
-        world.coordinator.compact_now(TablePath("db", "t"))
+        world.coordinator.maintain_now(TablePath("db", "t"))
     (handed,) = job.beat(room=4, formats=("delta", "memory")).tables
     assert handed.kind == COMPACT
     world.close()
@@ -180,7 +180,7 @@ def test_where_more_are_in_work_than_the_share_allows_no_other_is_handed_out(tmp
     assert len(handed) == 2
     leaves.beat(leaving=True)
     for name in {*names} - {h.path.table for h in handed}:
-        world.coordinator.compact_now(TablePath("db", name))
+        world.coordinator.maintain_now(TablePath("db", name))
     assert take(stays) == []
     world.close()
 
@@ -216,7 +216,7 @@ def ask_three(world: CoordinatorWorld) -> None:
         world.create(name)
     tier_all(world, names)
     for name in names:
-        world.coordinator.compact_now(TablePath("db", name))
+        world.coordinator.maintain_now(TablePath("db", name))
 
 
 def test_what_was_asked_for_stays_within_the_share_of_the_slots(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_one_that_presses_is_not_stopped_before_a_group_is_done(tmp_path: Path, 
     world.create()
     tier(world, 20)
     if pressing == "asked for":
-        world.coordinator.compact_now(PATH)
+        world.coordinator.maintain_now(PATH)
     job = world.job(slots=1, kinds=BOTH)
     (handed,) = take(job)
     world.hot.append(PATH, 5)
@@ -310,14 +310,14 @@ def test_what_is_asked_for_waits_for_no_failure_before(world: CoordinatorWorld) 
         job.fail(handed)
     world.clock.advance(LOOK_S)
     assert take(job) == []
-    world.coordinator.compact_now(PATH)
+    world.coordinator.maintain_now(PATH)
     assert len(take(job)) == 1
 
 
 def test_what_was_asked_for_outlives_a_restart(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=3, files_replaced=18, files=1)
-    world.coordinator.compact_now(PATH)
+    world.coordinator.maintain_now(PATH)
     world.restart()
     finish(job, *take(job), left=3)
     world.restart()

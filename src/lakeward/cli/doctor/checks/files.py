@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
-from lakeward.model.side import COMPACT
 
 MANY_FILES, MANY_DEBT = 5_000, 500
+WHY = "Each round writes at least a file for each bucket, and nobody merges them."
 AUTO, ALL = "table.datalake.auto-compaction", "table.datalake.auto-maintenance"
 
 
@@ -35,7 +35,7 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 level=Level.SOON,
                 about=path,
                 figure=f"compaction is off; up to {day:,} new files a day",
-                why="Each round writes at least a file for each bucket, and nobody merges them.",
+                why=WHY,
                 mend=f"lakeward table alter {path} --set {off}=true, unless another engine compacts it",
             )
 
@@ -45,13 +45,17 @@ def _server(facts: Facts) -> Iterator[Diagnosis]:
     live = [j for j in facts.status.jobs if j.live and j.slots]
     if off and facts.tiered:
         yield _finding(f"compaction is off for every table: {off} = false", f"{off} = true in lakeward.toml")
-    elif live and facts.tiered and not any(COMPACT in j.kinds for j in live):
-        named = ", ".join(str(j.name) for j in live)
-        yield _finding(f"no live job compacts: {named} can do rounds alone", "start the jobs again from this version")
+    elif live and facts.tiered:
+        from lakeward.coordinator.kinds import KINDS
+
+        jobs, known = ", ".join(str(j.name) for j in live), {kind for j in live for kind in j.kinds}
+        for kind in KINDS:
+            if kind.is_upkeep and kind.name not in known:
+                figure = f"no live job does the work {kind.name}: {jobs} cannot"
+                yield _finding(figure, "start the jobs again from this version", kind.if_undone)
 
 
-def _finding(figure: str, mend: str) -> Diagnosis:
-    why = "Each round writes at least a file for each bucket, and nobody merges them."
+def _finding(figure: str, mend: str, why: str = WHY) -> Diagnosis:
     return Diagnosis(check="files", level=Level.SOON, about="server", figure=figure, why=why, mend=mend)
 
 

@@ -15,7 +15,8 @@ from lakeward.hot.fluss.handout.beats import beat_entry
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import Epoch, RoundId, TableId
 from lakeward.model.side import COMPACT, TIER
-from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished, TableInWork
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished, TableInWork
 
 LOOK_ROUNDS = 8
 """Rounds that wrote files after which a table is looked at: the fan-in, as fewer files can not be merged."""
@@ -82,6 +83,13 @@ class Compactions:
         handed = self.waiting()
         self._handed.update(handed)
         return handed
+
+    def hand_out(self, key: Held, path: TablePath, limit_ms: int) -> HandedOut:
+        """For the answer to the job. `limit_ms`: the table's freshness, which is all that Fluss gives to its work."""
+        table_id, epoch = key
+        return HandedOut(
+            table_id=table_id, path=path, epoch=epoch, freshness_ms=limit_ms, limit_ms=limit_ms, kind=COMPACT
+        )
 
     def _is_due(self, end: TableFinished, room: int, now: float) -> bool:
         self._count(end, now)

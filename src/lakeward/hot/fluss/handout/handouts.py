@@ -26,7 +26,6 @@ from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.clock import Clock
 from lakeward.model.ids import TableId
-from lakeward.model.side import COMPACT
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 
@@ -85,7 +84,10 @@ class HandOuts:
         self._store.renew_snapshots()
         verdicts, handed = read_verdicts(told, answer), self._collect(answer, told.room)
         with self._lock:
-            tables = (*map(self._compaction, compacted), *self._slack.order(handed, self._clock.monotonic()))
+            tables = (
+                *map(self._compaction, compacted),
+                *self._slack.order(handed, self._clock.monotonic()),
+            )
             waiting = [*self._held.keys, *self._compactions.keys]
         if self._note is not None and self._servers.has_growing_epochs:
             in_work = [] if request.leaving else [(t.table_id, t.epoch) for t in request.tiering]
@@ -183,10 +185,7 @@ class HandOuts:
 
     def _compaction(self, key: Held) -> HandedOut:
         path = self._tables.path_of(key[0])
-        limit_ms = self._freshness_ms(path)
-        return HandedOut(
-            table_id=key[0], path=path, epoch=key[1], freshness_ms=limit_ms, limit_ms=limit_ms, kind=COMPACT
-        )
+        return self._compactions.hand_out(key, path, self._freshness_ms(path))
 
     def _is_compacted(self, table_id: TableId) -> bool:
         """Unless the table says no: what Fluss takes as its default is not among its properties."""
