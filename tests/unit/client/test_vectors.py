@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.cli.files.csvtext import convert_cells
-from lakeward.cli.files.jsonvalues import plan_converter, plan_printer
+from lakeward.cli.files.rowprint import plan_printer
+from lakeward.client.jsonvalues import plan_converter
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable
 from lakeward.hot.embedded.kv.structcodec import StructCodec

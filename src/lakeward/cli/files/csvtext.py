@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from lakeward.cli.files.cellformat import CellFormat, DateOrder
 from lakeward.cli.files.cellproblem import explain_cell
-from lakeward.cli.files.jsonvalues import plan_converter
 from lakeward.cli.files.problems import Fix, Problem
+from lakeward.client.jsonvalues import plan_converter
 
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 _GROUPED_BY_POINTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"

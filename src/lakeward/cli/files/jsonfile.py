@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
-from lakeward.cli.files.jsonvalues import Convert
 from lakeward.cli.files.lineends import PACKED, open_bytes
+from lakeward.client.jsonvalues import Convert
 from lakeward.errors import InvalidRequest
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")

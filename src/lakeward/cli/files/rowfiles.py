@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cli.files.csvfile import read_csv
 from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
 from lakeward.cli.files.jsonfile import read_json
-from lakeward.cli.files.jsonvalues import plan_converter
 from lakeward.cli.files.lineends import PACKED
+from lakeward.client.jsonvalues import plan_converter
 from lakeward.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import count
 from typing import IO, TYPE_CHECKING, Any
 
-from lakeward.cli.files.jsonvalues import plan_printer
 from lakeward.cli.files.sqltext import spell_value
 from lakeward.cli.output import print_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 class ReadFormat(StrEnum):
@@ -106,3 +109,31 @@ def _as_text(column: pa.Array) -> pa.Array:
     convert = plan_printer(column.type)
     texts = [None if v is None else convert(v) for v in column.to_pylist()]
     return pa.array([t if t is None or isinstance(t, str) else json.dumps(t) for t in texts], pa.string())
+
+
+def plan_printer(kind: pa.DataType) -> Callable[[Any], Any]:
+    """A function from a value of this type to the JSON that `client.jsonvalues` reads. Maps are lists of pairs, because
+    the keys of a JSON object are text; numbers that JSON does not have are words."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_floating(kind):
+        return lambda v: v if v is None or math.isfinite(v) else _WORDS.get(v, "NaN")
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_large_binary(kind):
+        return lambda v: None if v is None else v.hex()
+    if types.is_duration(kind) or types.is_interval(kind):
+        return lambda v: None if v is None else spell_value(v)
+    if types.is_temporal(kind):
+        return lambda v: None if v is None else v.isoformat()
+    if types.is_decimal(kind):
+        return lambda v: None if v is None else f"{v:f}"
+    if types.is_map(kind):
+        key, item = plan_printer(kind.key_type), plan_printer(kind.item_type)
+        return lambda v: None if v is None else [[key(k), item(i)] for k, i in v]
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        one = plan_printer(kind.value_type)
+        return lambda v: None if v is None else [one(e) for e in v]
+    if types.is_struct(kind):
+        fields = {f.name: plan_printer(f.type) for f in kind}
+        return lambda v: None if v is None else {n: convert(v[n]) for n, convert in fields.items()}
+    return lambda v: v

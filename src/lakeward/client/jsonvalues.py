@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON has no dates, decimals or bytes: its values become a column's, and a column's become JSON, so that a round trip
-loses nothing.
-"""
+"""Turns JSON values into the values of a column: JSON has no dates, decimals or bytes."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
-
-from lakeward.cli.files.sqltext import spell_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,48 +15,19 @@ if TYPE_CHECKING:
 _TOO_FINE = re.compile(r"\.\d{7}")
 """Python's times end at microseconds; what is finer would be cut without a word."""
 
-_WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 Convert = Callable[[Any], Any]
 
 
 def plan_converter(kind: pa.DataType) -> Convert:
-    """What turns a JSON value into one for this type. A value that has no sense there raises `ValueError`; null stays
-    null.
+    """A function from a JSON value to a value of this type; null stays null. It raises `ValueError` for a value that
+    the type does not have.
 
     Dates and times are ISO 8601 text, decimals text or numbers, bytes hexadecimal text, maps objects or lists of pairs.
     """
     convert = _plan(kind)
     return lambda value: None if value is None else convert(value)
-
-
-def plan_printer(kind: pa.DataType) -> Convert:
-    """What turns a value of this type into the JSON that `plan_converter` reads: an object's keys are text, so maps are
-    lists of pairs, and numbers that JSON does not have are words."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_floating(kind):
-        return lambda v: v if v is None or math.isfinite(v) else _WORDS.get(v, "NaN")
-    if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_large_binary(kind):
-        return lambda v: None if v is None else v.hex()
-    if types.is_duration(kind) or types.is_interval(kind):
-        return lambda v: None if v is None else spell_value(v)
-    if types.is_temporal(kind):
-        return lambda v: None if v is None else v.isoformat()
-    if types.is_decimal(kind):
-        return lambda v: None if v is None else f"{v:f}"
-    if types.is_map(kind):
-        key, item = plan_printer(kind.key_type), plan_printer(kind.item_type)
-        return lambda v: None if v is None else [[key(k), item(i)] for k, i in v]
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        one = plan_printer(kind.value_type)
-        return lambda v: None if v is None else [one(e) for e in v]
-    if types.is_struct(kind):
-        fields = {f.name: plan_printer(f.type) for f in kind}
-        return lambda v: None if v is None else {n: convert(v[n]) for n, convert in fields.items()}
-    return lambda v: v
 
 
 def _plan(kind: pa.DataType) -> Convert:
