@@ -7,7 +7,8 @@
     │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
     │   ├── InvalidRows             row, column, reason
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
-    │   └── NotJson, SparkUnsupported, JavaNotFound, BundleNotFound, UnsafeLake
+    │   ├── NotJson, UnsupportedBody, IdempotencyKeyReused
+    │   └── SparkUnsupported, JavaNotFound, BundleNotFound, UnsafeLake
     ├── NotFound                    TableNotFound (FlussTableNotFound), SideNotFound, LakeNotFound, PartitionNotFound,
     │                               CutNotFound, CutScheduleNotFound, SnapshotGone, OffsetOutOfRange, HistoryGone,
     │                               PluginNotFound

@@ -102,6 +102,23 @@ class NotJson(InvalidInput):
     found: str
 
 
+class UnsupportedBody(InvalidInput):
+    code = "unsupported-body"
+    http_status = 415
+    template = "{header} {value!r} is not supported; send one of {supported}"
+    header: str
+    value: str
+    supported: str
+
+
+class IdempotencyKeyReused(InvalidInput):
+    code = "idempotency-key-reused"
+    http_status = 422
+    template = "Idempotency-Key {key!r} was used for other rows of table {table}; send these rows with a new key"
+    key: str
+    table: str
+
+
 class SparkUnsupported(InvalidInput):
     code = "spark-unsupported"
     template = "{what} is not supported: {reason}"

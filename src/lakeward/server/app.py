@@ -26,6 +26,9 @@ from lakeward.server.services import PageServices
 
 log = logging.getLogger(__name__)
 
+RETRY_AFTER_S = "1"
+"""What a refusal for load tells HTTP clients: memory and quotas come free within seconds."""
+
 PAGE_MODULES = ("dashboard", "health", "metrics", "views", "web")
 """Of `routes`: those that need no server of ours."""
 
@@ -61,7 +64,10 @@ def routers(services: PageServices, modules: Iterable[str] | None = None) -> Ite
 
 
 def error_response(error: LakewardError) -> JSONResponse:
-    return JSONResponse(to_wire(error), status_code=error.http_status, headers={PROTOCOL_HEADER: PROTOCOL})
+    headers = {PROTOCOL_HEADER: PROTOCOL}
+    if error.retryable and error.http_status in (429, 503):
+        headers["Retry-After"] = RETRY_AFTER_S
+    return JSONResponse(to_wire(error), status_code=error.http_status, headers=headers)
 
 
 def _typed(request: Request, error: Exception) -> JSONResponse:

@@ -37,6 +37,7 @@ from lakeward.server.admission.httpdoor import HttpDoor, bind_listener
 from lakeward.server.admission.interpreter import keep_loaded, share_turns
 from lakeward.server.admission.loglimit import LogLimit
 from lakeward.server.app import create_app
+from lakeward.server.ingest.rowput import RowIntake
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import load_mark, remove_mark
 from lakeward.server.services import Services
@@ -137,6 +138,13 @@ class LakewardServer:
             federation=federation,
             tokens=self.settings.tokens,
             info=lambda: self._info(lakes, coordinator),
+            intake=RowIntake(
+                store,
+                flight.service.budget,
+                flight.service.writers,
+                flight.service.gate,
+                self.config.get(options.SERVER_HTTP_MAX_BODY),
+            ),
             clock=clock,
             ready=lambda: self._ready,
             lakes=lakes,

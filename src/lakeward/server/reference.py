@@ -21,7 +21,8 @@ An error is `{"code", "message", "facts", "retryable"}` with a fitting status: 4
 role, 404 not found, 409 conflict, 503 try again. Calls that change something may be repeated unless this page says
 otherwise.
 
-Rows do not travel over HTTP: `GET /api/v1/info` names the Arrow Flight endpoint. The Iceberg REST catalog under
+Rows may be written over HTTP ([Rows over HTTP](../http.md)); bulk writes and reads use Arrow Flight, whose endpoint
+`GET /api/v1/info` names. The Iceberg REST catalog under
 `/iceberg` follows Iceberg's own specification and is described in [Iceberg](../formats/iceberg.md).
 """
 TITLES = {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
     from lakeward.coordinator.lake.federation import Federation
     from lakeward.hot.embedded.store import EmbeddedStore
+    from lakeward.server.ingest.rowput import RowIntake
     from lakeward.server.lakes import ServerLakes
     from lakeward.server.live.warehouse import LiveWarehouse
 
@@ -64,6 +65,7 @@ class Services(PageServices):
     coordinator: Coordinator
     federation: Federation
     info: Callable[[], ServerInfo]
+    intake: RowIntake
     lakes: ServerLakes | None = None
     """None: a server without any lake of its own."""
 

@@ -15,6 +15,9 @@ import pytest
 from fastapi import FastAPI
 
 from lakeward.errors import LedgerGap, Superseded, from_wire
+from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.drain import CallDrain
+from lakeward.hot.embedded.serve.quota import WriterQuotas
 from lakeward.model.background import Heartbeat
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.intent import Intent
@@ -31,6 +34,7 @@ from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, Coordinat
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import LagExplanation, TableStatus
 from lakeward.server.app import create_app
+from lakeward.server.ingest.rowput import RowIntake
 from lakeward.server.routes.jobs import MOST_JOBS
 from lakeward.server.routes.tiering import MOST_ASKING
 from lakeward.server.services import Services
@@ -94,6 +98,7 @@ def services_of(world: CoordinatorWorld) -> Services:
         federation=world.federation,
         tokens=TOKENS,
         info=lambda: None,  # type: ignore[arg-type, return-value]
+        intake=RowIntake(world.hot, MemoryBudget(), WriterQuotas(), CallDrain("tests"), 1 << 20),  # type: ignore[arg-type]
         clock=world.clock,
     )
 

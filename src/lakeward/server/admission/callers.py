@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
-from lakeward.protocol.routes import API, ICEBERG, READ_PLAN
+from lakeward.protocol.routes import API, ICEBERG, READ_PLAN, TABLE_ROWS
 from lakeward.protocol.version import PROTOCOL_HEADER
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH"})
@@ -23,6 +23,18 @@ _CHANGING = frozenset({"POST", "PUT", "PATCH"})
 
 _LEASING = READ_PLAN.rpartition("/")[2]
 """A GET that takes a lease, as clients of earlier versions ask for it."""
+
+_ROWS = TABLE_ROWS.rpartition("/")[2]
+_ROW_TYPES = frozenset(
+    (
+        "application/x-ndjson",
+        "application/jsonl",
+        "application/jsonlines",
+        "text/csv",
+        "application/vnd.apache.arrow.stream",
+    )
+)
+"""Bodies of rows. A page cannot send these across without being allowed to, as with JSON."""
 
 _OWN_SITES = frozenset({"same-origin", "none"})
 """Of `Sec-Fetch-Site`: our own page, and an address that a person typed."""
@@ -54,14 +66,19 @@ class Callers:
         site = headers.get("sec-fetch-site", "none").lower()
         if site not in _OWN_SITES and "origin" not in headers and path.startswith((f"{API}/", f"{ICEBERG}/")):
             raise ForeignCaller(header="Sec-Fetch-Site", value=site[:100])
-        if (method in _CHANGING or path.endswith(f"/{_LEASING}")) and not _is_json(headers):
+        types = _ROW_TYPES if path.endswith(f"/{_ROWS}") else frozenset[str]()
+        if (method in _CHANGING or path.endswith(f"/{_LEASING}")) and not _is_json(headers, types):
             raise NotJson(what=f"{method} {path}", found=headers.get("content-type", "")[:100])
 
 
-def _is_json(headers: Headers) -> bool:
-    """A call of ours without a body need not name its type: a page cannot send the protocol's header either."""
+def _is_json(headers: Headers, also: Set[str]) -> bool:
+    """JSON, or another type of `also`. A call of a Lakeward client without a body need not name its type: a page cannot
+    send the protocol's header either."""
     kind = headers.get("content-type")
-    return PROTOCOL_HEADER in headers if kind is None else kind.partition(";")[0].strip().lower() == "application/json"
+    if kind is None:
+        return PROTOCOL_HEADER in headers
+    name = kind.partition(";")[0].strip().lower()
+    return name == "application/json" or name in also
 
 
 def _is_named(place: str, names: frozenset[str]) -> bool:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that arrive over HTTP: read from a request's body, checked, and stored."""

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the rows in a request's body: JSON, JSON lines, CSV or an Arrow stream, plain or compressed.
+
+A row that cannot be read becomes a `RowProblem`; the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from lakeward.client.jsonvalues import Convert, plan_converter
+from lakeward.errors import InvalidRequest, UnsupportedBody
+from lakeward.hot.embedded.serve.declared import declared_bytes
+from lakeward.model.arrow import to_arrow_type
+from lakeward.model.schema import Column
+
+_ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
+_WHAT = "rows"
+
+
+class RowFormat(StrEnum):
+    JSON = "application/json"
+    LINES = "application/x-ndjson"
+    CSV = "text/csv"
+    ARROW = "application/vnd.apache.arrow.stream"
+
+
+_ALIASES = {"application/jsonl": RowFormat.LINES, "application/jsonlines": RowFormat.LINES}
+_PACKED = ("gzip", "zstd")
+
+
+@dataclass(frozen=True)
+class RowProblem:
+    """`row`: the row's place among all rows of the body, from 0. `column` is empty where the whole row is meant."""
+
+    row: int
+    column: str
+    reason: str
+
+
+@dataclass
+class BodyRows:
+    """`rows` are dicts or one Arrow table, `places` the place of each row in the body."""
+
+    rows: list[dict[str, Any]] | pa.Table
+    places: list[int]
+    problems: list[RowProblem] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return len(self.places) + len({p.row for p in self.problems})
+
+
+def find_format(content_type: str) -> RowFormat:
+    """Raises `UnsupportedBody`."""
+    name = content_type.partition(";")[0].strip().lower()
+    try:
+        return _ALIASES.get(name) or RowFormat(name)
+    except ValueError:
+        raise UnsupportedBody(header="Content-Type", value=name[:100], supported=", ".join(RowFormat)) from None
+
+
+def unpack(body: bytes, encoding: str, limit: int) -> bytes:
+    """Undoes the Content-Encoding; `limit` bounds the result. Raises `UnsupportedBody`, `InvalidRequest`."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return body
+    if name not in _PACKED:
+        raise UnsupportedBody(header="Content-Encoding", value=name[:100], supported=", ".join(_PACKED))
+    try:
+        with pa.input_stream(pa.BufferReader(body), compression=name) as stream:
+            unpacked: bytes = stream.read(limit + 1)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidRequest(what=_WHAT, reason=f"the body is not {name}: {error}") from error
+    if len(unpacked) > limit:
+        raise InvalidRequest(what=_WHAT, reason=f"the body unpacks to more than {limit} bytes; send smaller requests")
+    return unpacked
+
+
+def read_body(body: bytes, kind: RowFormat, columns: Sequence[Column], limit: int) -> BodyRows:
+    """The rows with their values in the types of these columns. Raises `InvalidRequest` where the body as a whole
+    cannot be read."""
+    if kind is RowFormat.ARROW:
+        return _read_arrow(body, limit)
+    if kind is RowFormat.CSV:
+        return _read_csv(body, columns)
+    values = _json_lines(body) if kind is RowFormat.LINES else _json_values(body)
+    return _read_json(values, {c.name: plan_converter(to_arrow_type(c.type)) for c in columns})
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+def _json_values(body: bytes) -> Iterator[Any]:
+    try:
+        value = json.loads(body, parse_float=Decimal)
+    except ValueError as error:
+        raise InvalidRequest(what=_WHAT, reason=f"the body is not JSON: {error}") from error
+    yield from value if isinstance(value, list) else (value,)
+
+
+def _json_lines(body: bytes) -> Iterator[Any]:
+    for line in body.splitlines():
+        if line.strip():
+            try:
+                yield json.loads(line, parse_float=Decimal)
+            except ValueError as error:
+                yield error
+
+
+def _read_json(values: Iterator[Any], converters: Mapping[str, Convert]) -> BodyRows:
+    read = BodyRows([], [])
+    assert isinstance(read.rows, list)
+    for place, value in enumerate(values):
+        row = _convert_row(place, value, converters, read.problems)
+        if row is not None:
+            read.rows.append(row)
+            read.places.append(place)
+    return read
+
+
+def _convert_row(
+    place: int, value: Any, converters: Mapping[str, Convert], problems: list[RowProblem]
+) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
+        reason = f"not JSON: {value}" if isinstance(value, ValueError) else "a row is one JSON object"
+        problems.append(RowProblem(place, "", reason))
+        return None
+    row: dict[str, Any] = {}
+    before = len(problems)
+    for name, cell in value.items():
+        try:
+            row[name] = converters[name](cell) if name in converters else cell
+        except _ERRORS as error:
+            problems.append(RowProblem(place, name, str(error)))
+    return row if len(problems) == before else None
+
+
+# ---- CSV -------------------------------------------------------------------------------------------------------------
+def _read_csv(body: bytes, columns: Sequence[Column]) -> BodyRows:
+    """UTF-8 with a header line, comma and ISO values. An empty cell is null, a quoted empty one an empty text."""
+    problems: list[RowProblem] = []
+    text = _csv_cells(body, columns, problems)
+    torn = {p.row for p in problems}
+    places = [place for place in range(text.num_rows + len(torn)) if place not in torn]
+    kinds = {c.name: to_arrow_type(c.type) for c in columns}
+    converted = [
+        _convert_cells(name, text.column(name), kinds[name], places, problems) if name in kinds else text.column(name)
+        for name in text.column_names
+    ]
+    rows = pa.table(converted, names=text.column_names)
+    bad = {p.row for p in problems}
+    if len(bad) > len(torn):
+        rows = rows.filter(pa.array([place not in bad for place in places]))
+        places = [place for place in places if place not in bad]
+    return BodyRows(rows, places, problems)
+
+
+def _csv_cells(body: bytes, columns: Sequence[Column], problems: list[RowProblem]) -> pa.Table:
+    def skip(row: pa_csv.InvalidRow) -> str:
+        reason = f"{row.actual_columns} cells, and the header names {row.expected_columns} columns"
+        problems.append(RowProblem(row.number - 2, "", reason))  # numbers count from 1, and the header is one
+        return "skip"
+
+    try:
+        return pa_csv.read_csv(
+            pa.BufferReader(body),
+            read_options=pa_csv.ReadOptions(use_threads=False),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+            convert_options=pa_csv.ConvertOptions(
+                column_types={c.name: pa.string() for c in columns},
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+            ),
+        )
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidRequest(what=_WHAT, reason=f"the body is not CSV: {error}") from error
+
+
+def _convert_cells(
+    name: str, cells: pa.ChunkedArray, kind: pa.DataType, places: Sequence[int], problems: list[RowProblem]
+) -> pa.ChunkedArray:
+    if pa.types.is_string(kind):
+        return cells
+    convert = _plan_cell(kind)
+    if convert is None:
+        try:
+            return cells.cast(kind)
+        except _ERRORS:
+            convert = lambda cell: pa.scalar(cell, pa.string()).cast(kind).as_py()  # noqa: E731
+    values: list[Any] = []
+    for place, cell in zip(places, cells.to_pylist(), strict=True):
+        try:
+            values.append(None if cell is None else convert(cell))
+        except _ERRORS as error:
+            values.append(None)
+            problems.append(RowProblem(place, name, str(error)))
+    return pa.chunked_array([pa.array(values, kind)], type=kind)
+
+
+def _plan_cell(kind: pa.DataType) -> Callable[[str], Any] | None:
+    """None: Arrow's own cast from text reads such cells."""
+    types = pa.types
+    convert = plan_converter(kind)
+    if types.is_nested(kind):
+        return lambda cell: convert(json.loads(cell, parse_float=Decimal))
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_time(kind) or types.is_timestamp(kind):
+        return convert
+    return None
+
+
+# ---- Arrow -----------------------------------------------------------------------------------------------------------
+def _read_arrow(body: bytes, limit: int) -> BodyRows:
+    if declared_bytes(body, _WHAT) > limit:
+        raise InvalidRequest(what=_WHAT, reason=f"the body unpacks to more than {limit} bytes; send smaller requests")
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
+            rows = stream.read_all()
+        rows.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidRequest(what=_WHAT, reason=f"the body is not an Arrow stream: {error}") from error
+    return BodyRows(rows, list(range(rows.num_rows)))
