@@ -209,10 +209,14 @@ def test_a_pool_that_nobody_serves_is_said_with_the_command_that_would(call: Cal
 
 def test_a_whole_statement_from_a_file(call: Calls, tmp_path: Path) -> None:
     (tmp_path / "t.sql").write_text(
-        "CREATE TABLE web.t (id BIGINT, day STRING) PARTITIONED BY (day) WITH ('bucket.num' = '3')"
+        "CREATE TABLE web.t (id BIGINT, at DATE) PARTITIONED BY (month(at)) WITH ('bucket.num' = '3')"
     )
     call("table", "create", "--file", "t.sql")
     assert call.out == "made web.t, 3 buckets\n"
+    (tmp_path / "t.jsonl").write_text('{"id": 1, "at": "1969-12-31"}\n{"id": 2, "at": "2026-11-18"}\n')
+    call("write", "web.t", "t.jsonl")
+    call("sql", "SELECT id FROM web.t WHERE at < DATE '1970-01-01'", "--json")
+    assert [json.loads(line) for line in call.out.splitlines()] == [{"id": 1}]
     call("table", "drop", "web.t", "--yes")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeward.bucketing.pieces import split_partitions
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
@@ -176,6 +177,49 @@ def test_dead_rows_go_out_alike_in_every_way(
     gone = {(b.number, o) for b, offsets in held.items() for o in offsets.values.tolist()}
     want = [(p, b, o) for p, b, o in rows if (b, o) not in gone or (is_partitioned and p == "b")]
     assert sorted(map(tuple, left.collect()), key=repr) == sorted(want, key=repr)
+
+
+@pytest.mark.parametrize(
+    ("limits", "keys"),
+    [
+        ((100, 0), "day(ts),hour(lt),month(d)"),
+        ((0, 0), "hour(ts),day(lt),year(d)"),
+        ((0, 0), "month(ts),year(lt),day(d)"),
+    ],
+    ids=["runs", "join", "join"],
+)
+def test_dead_rows_of_partitions_by_time_go_out_in_any_time_zone(
+    spark: Any, tmp_path: Path, limits: tuple[int, int], keys: str
+) -> None:
+    columns = "id bigint not null, ts timestamp_ltz(6) not null, lt timestamp(6) not null, d date not null"
+    world = InProcessLakeward(tmp_path, iceberg_lake(tmp_path))
+    table = world.create("db.dead", columns, partition_by=keys)
+    world.close()
+    micros = [-1, 0, 86_400_000_000 - 1, 86_400_000_000, -(2**55), 253_402_300_799_999_999]
+    moments = pa.array(micros, pa.timestamp("us"))
+    rows = pa.table(
+        {"id": range(6), "ts": moments.cast(pa.timestamp("us", "UTC")), "lt": moments, "d": moments.cast("date32")}
+    )
+    dead = {Bucket(name, 0): OffsetSet(part["id"].to_pylist()[:1]) for name, part in split_partitions(table, rows)}
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    try:
+        # Offsets 0 to 5 in every partition: only (partition, offset) together say which row is dead.
+        frame = spark.createDataFrame([(o, m) for m in micros for o in range(6)], "o long, micros long").selectExpr(
+            "micros",
+            "0 as __bucket",
+            "o as __offset",
+            "timestamp_micros(micros) as ts",
+            "timestampadd(microsecond, micros, timestamp_ntz'1970-01-01') as lt",
+            "date_add(date'1970-01-01', cast((micros - pmod(micros, 86400000000L)) div 86400000000L as int)) as d",
+        )
+        left = {(r["micros"], r["__offset"]) for r in DeadRows(table, dead, *limits).take_out(spark, frame).collect()}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    names = {name: part["ts"].cast("int64").to_pylist() for name, part in split_partitions(table, rows)}
+    gone = {(m, o) for b, offsets in dead.items() for m in names[b.partition] for o in offsets.values.tolist()}
+    assert left == {(m, o) for m in micros for o in range(6)} - gone
+    assert len(gone) == len(micros)
 
 
 @pytest.fixture

@@ -11,17 +11,18 @@ import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRequest, InvalidRows
 from lakeward.model.bucket import partition_name
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.table import TableInfo
 
 
 def split_partitions(table: TableInfo, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Each partition's rows, under its name; all of them under none where the table has no partitions. Raises
     `InvalidRows` for a row without a partition to go to."""
-    keys = table.descriptor.partition_keys
+    keys = table.descriptor.partitioning
     if not keys:
         yield "", rows
         return
-    texts = [_texts(table, name, rows.column(name)) for name in keys]
+    texts = [_texts(table, key, rows.column(key.column)) for key in keys]
     encoded = pc.binary_join_element_wise(*texts, "\x00").dictionary_encode().combine_chunks()
     names = [_partition_name(table, text, encoded) for text in encoded.dictionary.to_pylist()]
     for index, name in enumerate(names):
@@ -43,16 +44,19 @@ def split_buckets(rows: pa.Table, numbers: np.ndarray, count: int) -> Iterator[t
 
 
 def _partition_name(table: TableInfo, text: str, encoded: pa.DictionaryArray) -> str:
+    values = text.split("\x00")
     try:
-        return partition_name(text.split("\x00"))
+        for key, value in zip(table.descriptor.partitioning, values, strict=False):
+            key.check(value)
+        return partition_name(values)
     except InvalidRequest as error:
         row = pc.index(encoded.cast(pa.string()), text).as_py()
         keys = ", ".join(table.descriptor.partition_keys)
         raise InvalidRows(table=str(table.path), row=row, column=keys, reason=str(error)) from error
 
 
-def _texts(table: TableInfo, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _texts(table: TableInfo, key: PartitionKey, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if values.null_count:
         row = pc.index(values.is_null(), True).as_py()
-        raise InvalidRows(table=str(table.path), row=row, column=name, reason="null in a partition key")
-    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+        raise InvalidRows(table=str(table.path), row=row, column=key.column, reason="null in a partition key")
+    return key.texts(values)

@@ -89,5 +89,9 @@ def _key(proposal: Proposal, partition_by: str | None) -> str | None:
     """Columns that decide the partition belong to every key. As option, names are parted by commas."""
     if proposal.key is None:
         return None
-    more = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
-    return ",".join([proposal.key, *(name for name in more if name != proposal.key)])
+    from lakeward.client.columns import as_names
+    from lakeward.model.partitionkey import PartitionKey
+
+    columns = [c.name for c in proposal.columns]
+    more = [PartitionKey.parse(name, columns).column for name in as_names(partition_by)]
+    return ",".join(dict.fromkeys([proposal.key, *more]))

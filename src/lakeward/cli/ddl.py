@@ -107,7 +107,7 @@ def _take_with(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _take_partitions(text: str) -> tuple[str, tuple[str, ...]]:
-    match = re.search(r"\bPARTITIONED\s+BY\s*\(([^)]*)\)", text, flags=re.IGNORECASE)
+    match = re.search(r"\bPARTITIONED\s+BY\s*\(((?:[^()]|\([^()]*\))*)\)", text, flags=re.IGNORECASE)
     if not match:
         return text, ()
     names = tuple(n.strip().strip("`") for n in match.group(1).split(","))

@@ -66,7 +66,7 @@ def create(
     primary_key: Annotated[
         str | None, typer.Option(help="Key columns, comma-separated; makes a PK table. Empty: no key.")
     ] = None,
-    partition_by: Annotated[str | None, typer.Option(help="Partition columns, comma-separated.")] = None,
+    partition_by: Annotated[str | None, typer.Option(help="Partition columns, or times of them: day(ts).")] = None,
     buckets: Annotated[int, typer.Option(help="Number of buckets.")] = 1,
     bucket_key: Annotated[str | None, typer.Option(help="Columns that decide the bucket, comma-separated.")] = None,
     freshness: Annotated[str | None, typer.Option(help='The longest a row may wait, as "30 s" or "3 min".')] = None,

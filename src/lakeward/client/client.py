@@ -78,6 +78,7 @@ class Client:
         """Makes a table, in the lake first where it has one. `columns`: SQL text, an Arrow schema, a mapping,
         `Column`s, or a frame of pandas or polars, whose columns are taken and whose rows are not.
 
+        `partition_by`: columns, or the year, month, day or hour of one (`"day(ts)"`).
         `freshness` is the longest a row may wait before the lake shows it (`"30 s"`, a timedelta); `lake` False keeps
         the table out of the lake. Raises `InvalidTable`, `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`."""
         given = dict(properties or {})

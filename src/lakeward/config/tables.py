@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,7 +14,10 @@ from lakeward.config.option import Scope, variable_name
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable, UnknownOption
 from lakeward.model.newtable import FIXED, FIXED_FOREVER
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.side import DEFAULT_SIDE, Content, SideName, changelog_side, named_sides
+from lakeward.model.table import TableDescriptor
+from lakeward.model.types import TimestampLtzType
 
 SIDE = "table.datalake."
 """What properties of sides begin with; `OF_TABLES` are said of all of a table's sides at once."""
@@ -47,12 +50,17 @@ every round would fail, or go by the default."""
 LAKE_PREFIXES = ("iceberg", "paimon", "delta", "lance", "hudi")
 """Properties that lake formats read as they are."""
 
+TIME_UNIT = options.TABLE_AUTO_PARTITION_TIME_UNIT.key
+
 DEFAULT_LAKE = DEFAULT_SIDE.lake
 """The name of the lake that `datalake.format` stands for."""
 
 
 def check_properties(
-    table: str, properties: Mapping[str, str], partition_keys: Sequence[str] = (), server: Config | None = None
+    table: str,
+    properties: Mapping[str, str],
+    descriptor: TableDescriptor | None = None,
+    server: Config | None = None,
 ) -> Config:
     """The table's configuration. `table.*` keys must be known and right; others (`iceberg.x`, one's own) pass as they
     are.
@@ -62,7 +70,7 @@ def check_properties(
     _check_ttl(table, config)
     _check_sides(table, properties)
     if config.get(options.TABLE_AUTO_PARTITION_ENABLED):
-        _check_auto_partition(table, config, partition_keys)
+        _check_auto_partition(table, config, descriptor, has_unit=TIME_UNIT in properties)
     return config
 
 
@@ -179,7 +187,8 @@ def _check_ttl(table: str, config: Config) -> None:
         )
 
 
-def _check_auto_partition(table: str, config: Config, partition_keys: Sequence[str]) -> None:
+def _check_auto_partition(table: str, config: Config, descriptor: TableDescriptor | None, *, has_unit: bool) -> None:
+    partition_keys = () if descriptor is None else descriptor.partition_keys
     key = config.get(options.TABLE_AUTO_PARTITION_KEY)
     field = options.TABLE_AUTO_PARTITION_KEY.key
     if not partition_keys:
@@ -205,3 +214,18 @@ def _check_auto_partition(table: str, config: Config, partition_keys: Sequence[s
         raise InvalidTable(
             table=table, field=options.TABLE_AUTO_PARTITION_TIME_ZONE.key, value=zone, reason=reason
         ) from None
+    assert descriptor is not None
+    time = descriptor.partitioning[partition_keys.index(key or partition_keys[0])]
+    if time.unit is not None:
+        _check_time(table, config, descriptor, time, has_unit=has_unit)
+
+
+def _check_time(table: str, config: Config, descriptor: TableDescriptor, key: PartitionKey, *, has_unit: bool) -> None:
+    """Of partitions by the time of a column, whose unit and zone the column decides."""
+    unit, zone = config.get(options.TABLE_AUTO_PARTITION_TIME_UNIT), config.get(options.TABLE_AUTO_PARTITION_TIME_ZONE)
+    if has_unit and str(unit) != str(key.unit):
+        reason = f"the table is partitioned by {key}: leave it out"
+        raise InvalidTable(table=table, field=TIME_UNIT, value=str(unit), reason=reason)
+    if isinstance(descriptor.schema.column(key.column).type, TimestampLtzType) and zone != "UTC":
+        reason = f"{key.column} is a TIMESTAMP_LTZ, whose partitions are times of UTC: leave it out"
+        raise InvalidTable(table=table, field=options.TABLE_AUTO_PARTITION_TIME_ZONE.key, value=zone, reason=reason)

@@ -9,18 +9,23 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, UnsupportedType
+from lakeward.model.partitionkey import PartitionKey, PartitionUnit
 from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.model.typetable import TYPES, row_of
 
 
-def check_partition_keys(path: TablePath, descriptor: TableDescriptor) -> None:
-    """The rule is ours: lake formats can do more. Raises `UnsupportedType`."""
-    for name in descriptor.partition_keys:
-        kind = descriptor.schema.column(name).type
-        if not row_of(kind).partition_key:
+def check_partition_keys(path: TablePath, descriptor: TableDescriptor, *, by_time: bool = False) -> None:
+    """Of whole columns. The rule is ours: lake formats can do more. `by_time`: the format has partitions by the time of
+    a column. Raises `UnsupportedType`."""
+    for key in descriptor.partitioning:
+        kind = descriptor.schema.column(key.column).type
+        if key.unit is None and not row_of(kind).partition_key:
             allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
-            where = f"{path}, partition key {name}"
-            reason = f"partition by a column that holds its day, hour or month instead; allowed are {allowed}"
+            where = f"{path}, partition key {key}"
+            way = "partition by a column that holds its day, hour or month instead"
+            if by_time and PartitionKey(key.column, PartitionUnit.DAY).why_not(kind) is None:
+                way = f"partition by day({key}), hour({key}), month({key}) or year({key}) instead"
+            reason = f"{way}; allowed are {allowed}"
             raise UnsupportedType(where=where, type=str(kind), by="Lakeward as a partition key", reason=reason)
 
 

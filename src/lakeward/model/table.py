@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from types import NoneType
 from typing import Any
 
 from lakeward.errors import InvalidTable
 from lakeward.model.ids import TableId
 from lakeward.model.naming import UNNAMED
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.schema import Schema, typed
 from lakeward.model.tablepath import TablePath as TablePath
 
@@ -37,7 +39,8 @@ class BucketFunction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TableDescriptor:
-    """What CREATE TABLE says. `bucket_keys` empty: rows of a log table are spread round-robin."""
+    """What CREATE TABLE says. `partition_keys`: columns, or times of columns (`day(ts)`). `bucket_keys` empty: rows of
+    a log table are spread round-robin."""
 
     schema: Schema
     primary_key: tuple[str, ...] = ()
@@ -50,12 +53,10 @@ class TableDescriptor:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "properties", dict(self.properties))
-        for what, names in (
-            ("primary key", self.primary_key),
-            ("partition key", self.partition_keys),
-            ("bucket key", self.bucket_keys),
-        ):
+        object.__setattr__(self, "partition_keys", tuple(map(str, self.partitioning)))
+        for what, names in (("primary key", self.primary_key), ("bucket key", self.bucket_keys)):
             self._check_names(what, names)
+        self._check_partitioning()
         if not 1 <= self.bucket_count <= 10_000:
             raise self._wrong("bucket count", str(self.bucket_count), "1 to 10,000 are allowed")
         for name in self.primary_key:
@@ -63,32 +64,40 @@ class TableDescriptor:
                 raise self._wrong("primary key", name, "the column is nullable; declare it NOT NULL")
         if self.primary_key:
             self._check_key_subsets()
-        if set(self.bucket_keys) & set(self.partition_keys):
+        if set(self.bucket_keys) & {k.column for k in self.partitioning if k.unit is None}:
             raise self._wrong("bucket key", ",".join(self.bucket_keys), "a partition key cannot be a bucket key")
 
     def _check_names(self, what: str, names: tuple[str, ...]) -> None:
         if len(set(names)) < len(names):
             raise self._wrong(what, ",".join(names), "a column is named twice")
         for name in names:
-            if name not in self.schema.names and what == "partition key" and name.endswith(")"):
-                reason = "tables are partitioned by whole columns: add one with the day, hour or month and name it"
-                raise self._wrong(what, name, reason)
             if name not in self.schema.names:
                 raise self._wrong(what, name, f"no such column; there are {', '.join(self.schema.names)}")
 
+    def _check_partitioning(self) -> None:
+        for key in self.partitioning:
+            if key.column not in self.schema.names and "(" in key.column:
+                reason = "partitions are by a column, or by its time: year(c), month(c), day(c) or hour(c)"
+                raise self._wrong("partition key", str(key), reason)
+        self._check_names("partition key", self.partition_columns)
+        for key in self.partitioning:
+            if why_not := key.why_not(self.schema.column(key.column).type):
+                raise self._wrong("partition key", str(key), why_not)
+
     def _check_key_subsets(self) -> None:
         key = set(self.primary_key)
-        if not set(self.partition_keys) <= key:
-            raise self._wrong(
-                "partition key",
-                ",".join(self.partition_keys),
-                "partition keys of a PK table are part of its primary key",
+        if outside := [n for n in self.partition_columns if n not in key]:
+            reason = (
+                f"partition keys of a PK table are part of its primary key, as a changed {outside[0]} would leave the "
+                f"old row in another partition: add {', '.join(outside)} to the key, or do without these partitions"
             )
-        if not key - set(self.partition_keys):
+            raise self._wrong("partition key", ",".join(self.partition_keys), reason)
+        if not key - {k.column for k in self.partitioning if k.unit is None}:
             raise self._wrong("primary key", ",".join(self.primary_key), "it needs a column that is no partition key")
         if not self.bucket_keys:
-            rest = tuple(n for n in self.primary_key if n not in self.partition_keys)
-            object.__setattr__(self, "bucket_keys", rest)
+            rest = tuple(n for n in self.primary_key if n not in self.partition_columns)
+            times = tuple(k.column for k in self.partitioning if k.unit is not None)
+            object.__setattr__(self, "bucket_keys", rest or times)
         if not set(self.bucket_keys) <= key:
             raise self._wrong(
                 "bucket key", ",".join(self.bucket_keys), "bucket keys of a PK table are part of its primary key"
@@ -122,6 +131,15 @@ class TableDescriptor:
     @property
     def is_partitioned(self) -> bool:
         return bool(self.partition_keys)
+
+    @cached_property
+    def partitioning(self) -> tuple[PartitionKey, ...]:
+        return tuple(PartitionKey.parse(key, self.schema.names) for key in self.partition_keys)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Columns that decide a row's partition."""
+        return tuple(key.column for key in self.partitioning)
 
     @property
     def is_clean(self) -> bool:

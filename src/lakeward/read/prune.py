@@ -17,6 +17,7 @@ from lakeward.errors import LakewardError
 from lakeward.lake.satisfiable import may_match
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket, partition_values
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.table import TableInfo
 from lakeward.read.predicate import Condition, Predicate
 
@@ -35,7 +36,7 @@ def prune_buckets(table: TableInfo, predicate: Predicate | None, buckets: Iterab
         return set(kept)
     partitions = sorted({b.partition for b in kept})
     schema = to_arrow_schema(table.schema)
-    keys = table.descriptor.partition_keys
+    keys = table.descriptor.partitioning
     known = [partition_facts(schema, keys, name) for name in partitions]
     possible = {
         name for name, may in zip(partitions, may_match(predicate.expression, schema, known), strict=True) if may
@@ -90,9 +91,9 @@ def _assign(table: TableInfo, keys: Sequence[str], rows: list[tuple[Any, ...]]) 
         return None
 
 
-def partition_facts(schema: pa.Schema, keys: Sequence[str], partition: str) -> pc.Expression:
+def partition_facts(schema: pa.Schema, keys: Sequence[PartitionKey], partition: str) -> pc.Expression:
     """What is true of every row of a partition."""
     facts = pc.scalar(True)
     for key, text in zip(keys, partition_values(partition), strict=True):
-        facts = facts & (pc.field(key) == pa.scalar(text).cast(schema.field(key).type))
+        facts = facts & key.fact(text, schema.field(key.column).type)
     return facts

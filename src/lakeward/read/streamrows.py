@@ -240,7 +240,7 @@ class StreamRows:
     def _is_of(self, bucket: Bucket) -> pc.Expression:
         """True of the bucket's rows, also in a file that does not say its bucket."""
         facts = partition_facts(
-            to_arrow_schema(self.table.schema), self.table.descriptor.partition_keys, bucket.partition
+            to_arrow_schema(self.table.schema), self.table.descriptor.partitioning, bucket.partition
         )
         return facts & (pc.field(BUCKET) == bucket.number)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.keyjoin import rows_not_in
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
@@ -82,7 +82,7 @@ def without_replaced_mixed(batch: pa.RecordBatch, folds: Iterable[TailFold], tab
         if folded.keys is not None:
             batch = _without_keys(batch, folded.keys, descriptor.primary_key)
             continue
-        own = rows_of(batch, folded.bucket, descriptor.partition_keys)
+        own = rows_of(batch, folded.bucket, descriptor.partitioning)
         gone = own & folded.replaced.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
         batch = batch.filter(pa.array(~gone)) if gone.any() else batch
     return batch
@@ -93,12 +93,11 @@ def replacing(folds: Mapping[Bucket, TailFold]) -> dict[Bucket, TailFold]:
     return {b: f for b, f in folds.items() if f.replaced or (f.keys is not None and f.keys.num_rows)}
 
 
-def rows_of(batch: pa.RecordBatch, bucket: Bucket, partition_keys: Sequence[str]) -> np.ndarray:
+def rows_of(batch: pa.RecordBatch, bucket: Bucket, keys: Sequence[PartitionKey]) -> np.ndarray:
     """Which rows of a batch of several buckets are this one's, by its `__bucket` and partition columns."""
     own: np.ndarray = np.asarray(batch.column(BUCKET).to_numpy(zero_copy_only=False) == bucket.number, np.bool_)
-    for name, text in zip(partition_keys, partition_values(bucket.partition), strict=True):
-        same = pc.equal(batch.column(name), pa.scalar(text).cast(batch.column(name).type))
-        own &= np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    for key, text in zip(keys, partition_values(bucket.partition), strict=True):
+        own &= key.is_in(text, batch.column(key.column))
     return own
 
 

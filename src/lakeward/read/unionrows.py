@@ -43,7 +43,7 @@ def lake_rows(
     by_offset = {b: f.replaced for b, f in touched.items() if f.keys is None}
     needed = [*columns, *(key if len(by_offset) < len(touched) else ())]
     if touched and None in buckets:
-        needed += (*table.descriptor.partition_keys, BUCKET, OFFSET)
+        needed += (*table.descriptor.partition_columns, BUCKET, OFFSET)
     scanned = list(dict.fromkeys(needed)) or [OFFSET]
     for bucket, batch in reader.scan_buckets(
         snapshot_id, columns=scanned, filter=condition, buckets=buckets, without=by_offset

@@ -44,6 +44,10 @@ class LakeCapabilities:
     partitions: bool
     composite_bucket_key: bool
     snapshot_expiry: bool
+    time_partitions: bool = False
+    """Tables can be partitioned by the year, month, day or hour of a column (`day(ts)`), and the format's own readers
+    see the column and no other."""
+
     appends: bool = True
     """Tables without a primary key, whose rows are only ever added: log tables, and changelogs."""
 
@@ -98,6 +102,12 @@ def check_table(
         raise refuse("primary_key", "none", "tables to which rows are only added")
     if descriptor.partition_keys and not capabilities.partitions:
         raise refuse("partition_keys", ", ".join(descriptor.partition_keys), "partitions")
+    if not capabilities.time_partitions and (times := [k for k in descriptor.partitioning if k.unit is not None]):
+        what = (
+            f"partitions by the time of a column here: put the table on an Iceberg or a Lance lake, or give it a "
+            f"column with the {times[0].unit} (text or DATE) and partition by that"
+        )
+        raise refuse("partition_keys", str(times[0]), what)
     retention = descriptor.properties.get(RETENTION_PROPERTY)
     if retention is not None and is_changelog(descriptor.schema) and not capabilities.rewrites:
         raise refuse(RETENTION_PROPERTY, retention, "files that we may take out again: its changelogs stay for ever")

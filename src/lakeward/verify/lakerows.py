@@ -26,10 +26,14 @@ def read_lake(
 ) -> Iterator[pa.RecordBatch]:
     """Exactly the filter's rows. Files that do not say their bucket (others wrote them under another spec) hold rows of
     several."""
-    keys = task.table.descriptor.partition_keys
+    keys = task.table.descriptor.partitioning
     buckets: list[Bucket | None] = [task.bucket, *([None] if task.mixed else [])]
     scanned = dict.fromkeys(
-        (*columns, *((*keys, BUCKET) if task.mixed else ()), *([OFFSET] if filter is not None else []))
+        (
+            *columns,
+            *((*(k.column for k in keys), BUCKET) if task.mixed else ()),
+            *([OFFSET] if filter is not None else []),
+        )
     )
     for bucket, batch in lake.scan_buckets(task.snapshot_id, columns=list(scanned), filter=filter, buckets=buckets):
         rows = batch if bucket is not None else batch.filter(pa.array(rows_of(batch, task.bucket, keys), pa.bool_()))

@@ -314,8 +314,8 @@ def _homeless(ground: _Ground, mixed: Sequence[LakeFile], buckets: Sequence[Buck
     """Rows of files that do not say their bucket, and whose own columns name none of ours either."""
     assert ground.snapshot_id is not None
     assert ground.opened.pinned is not None
-    keys, rows = ground.opened.table.descriptor.partition_keys, 0
-    columns = [*keys, BUCKET]
+    keys, rows = ground.opened.table.descriptor.partitioning, 0
+    columns = [*(k.column for k in keys), BUCKET]
     try:
         for _, batch in ground.opened.pinned.scan_buckets(ground.snapshot_id, columns=columns, buckets=[None]):
             rows += batch.num_rows - sum(int(rows_of(batch, b, keys).sum()) for b in buckets)

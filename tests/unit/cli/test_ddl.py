@@ -41,6 +41,14 @@ def test_a_whole_statement() -> None:
     assert str(columns[5].type) == "ROW<`name` STRING, `age` INT>"
 
 
+def test_partitions_by_the_time_of_a_column() -> None:
+    made = parse_create(
+        "CREATE TABLE db.t (id INT, `a b` DATE) PARTITIONED BY (day(ts), Month(`a b`), region) WITH ('k' = '(v)')"
+    )
+    assert made.partition_by == ("day(ts)", "Month(`a b`)", "region")
+    assert made.properties == {"k": "(v)"}
+
+
 def test_a_short_one() -> None:
     made = parse_create("create table db.t (id int primary key not enforced, x time(3))")
     assert made.primary_key == ("id",)

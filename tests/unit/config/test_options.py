@@ -13,6 +13,9 @@ from lakeward.config import Scope, options, reference, resolve
 from lakeward.config.lake import LakeConfig, load_lake_config
 from lakeward.config.tables import check_alter, check_given, check_properties
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
+from lakeward.model.schema import Column, Schema
+from lakeward.model.sqltype import parse_type
+from lakeward.model.table import TableDescriptor
 
 FLUSS_DEFAULTS = {
     "table.datalake.freshness": "3 min",
@@ -82,6 +85,15 @@ def test_custom_properties_pass_and_table_keys_are_checked() -> None:
         check_properties("db.t", {"table.datalake.freshness": "0 s"})
 
 
+AUTO = {"table.auto-partition.enabled": "true"}
+
+
+def partitioned(*keys: str) -> TableDescriptor:
+    sql = {"a": "STRING", "b": "STRING", "day": "STRING", "ts": "TIMESTAMP_LTZ(6)", "at": "TIMESTAMP(6)"}
+    columns = tuple(Column(name=name, type=parse_type(kind)) for name, kind in sql.items())
+    return TableDescriptor(schema=Schema(columns=columns), partition_keys=keys)
+
+
 @pytest.mark.parametrize(
     ("properties", "keys", "words"),
     [
@@ -98,18 +110,24 @@ def test_custom_properties_pass_and_table_keys_are_checked() -> None:
             ("a",),
             "time zone",
         ),
+        ({**AUTO, "table.auto-partition.time-unit": "hour"}, ("day(ts)",), r"partitioned by day\(ts\): leave it out"),
+        ({**AUTO, "table.auto-partition.time-zone": "Asia/Tokyo"}, ("day(ts)",), "are times of UTC: leave it out"),
     ],
 )
 def test_properties_that_do_not_go_together(properties: dict[str, str], keys: tuple[str, ...], words: str) -> None:
     with pytest.raises(InvalidTable, match=words):
-        check_properties("db.t", properties, keys)
+        check_properties("db.t", properties, partitioned(*keys))
 
 
 def test_properties_that_do_go_together() -> None:
     check_properties("db.t", {"table.log.ttl": "0", "table.log.local-ttl": "8 d"})
     check_properties(
-        "db.t", {"table.auto-partition.enabled": "true", "table.auto-partition.time-zone": "Europe/Berlin"}, ("day",)
+        "db.t",
+        {"table.auto-partition.enabled": "true", "table.auto-partition.time-zone": "Europe/Berlin"},
+        partitioned("day"),
     )
+    check_properties("db.t", {**AUTO, "table.auto-partition.time-zone": "Europe/Berlin"}, partitioned("day(at)"))
+    check_properties("db.t", {**AUTO, "table.auto-partition.time-unit": "hour"}, partitioned("hour(ts)"))
 
 
 def test_what_is_fixed_at_creation_cannot_be_altered() -> None:

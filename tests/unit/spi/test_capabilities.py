@@ -16,7 +16,7 @@ from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TablePath
-from lakeward.model.types import Int64Type, StringType
+from lakeward.model.types import DateType, Int64Type, StringType
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.registry import load_lake
@@ -30,6 +30,7 @@ def descriptor(**facts: Any) -> TableDescriptor:
     columns = (
         Column(name="id", type=Int64Type(nullable=False)),
         Column(name="region", type=StringType(nullable=False)),
+        Column(name="at", type=DateType()),
     )
     return TableDescriptor(schema=Schema(columns=columns), bucket_count=1, **facts)
 
@@ -37,6 +38,11 @@ def descriptor(**facts: Any) -> TableDescriptor:
 CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"delete_encodings": NONE}, {"primary_key": ("id",)}, "primary_key.*no upserts"),
     ({"partitions": False}, {"partition_keys": ("region",)}, "partition_keys.*no partitions"),
+    (
+        {"time_partitions": False},
+        {"partition_keys": ("day(at)",)},
+        r"day\(at\).*no partitions by the time of a column here: put the table on an Iceberg or a Lance lake, or give",
+    ),
     ({"composite_bucket_key": False}, {"bucket_keys": ("id", "region")}, "bucket_keys.*several columns"),
 ]
 

@@ -306,7 +306,7 @@ class Federation:
                     table=str(table.path), change=f"add column {column.name}", reason="an added column must be nullable"
                 )
         properties = {k: v for k, v in {**descriptor.properties, **change.properties}.items() if v is not None}
-        check_properties(str(table.path), properties, descriptor.partition_keys, self._board.options.config)
+        check_properties(str(table.path), properties, descriptor, self._board.options.config)
         schema = descriptor.schema.with_added(columns) if columns else descriptor.schema
         return table.with_descriptor(replace(descriptor, schema=schema, properties=properties))
 

@@ -69,7 +69,7 @@ class NewerRows:
         """Rows of files that do not say their bucket are told by their columns."""
         descriptor = side.info.descriptor
         columns = [*(descriptor.primary_key if key_only else descriptor.schema.names), OFFSET]
-        keys = descriptor.partition_keys
+        keys = descriptor.partitioning
         at = snapshot.snapshot_id
         yield from (batch for _, batch in reader.scan_buckets(at, columns=columns, buckets=[bucket]))
         for _, batch in reader.scan_buckets(at, columns=[*columns, BUCKET], buckets=[None]):

@@ -47,7 +47,7 @@ class TableSides:
         properties = self.with_lakes(path.database, descriptor.properties)
         check_given(str(path), descriptor.properties)
         self._check_format(path, properties)
-        check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
+        check_properties(str(path), properties, descriptor, self._board.options.config)
         sides = self.read(path, properties)
         first = next(iter(sides.values()))
         if first.format is not None and not lakes_of(properties):

@@ -221,6 +221,8 @@ class HotTable:
                 what=what, reason=f"{len(values)} values for partition keys {', '.join(keys) or '(none)'}"
             )
         partition_name(values)
+        for key, value in zip(self.info.descriptor.partitioning, values, strict=True):
+            key.check(value)
         if HIVE_NULL in values and self.info.descriptor.bucket_function is BucketFunction.HUDI:
             raise InvalidRequest(what=what, reason=f"Hudi's readers take {HIVE_NULL} for a partition without a value")
         if self.options.auto_partition is not None:

@@ -40,7 +40,7 @@ class StoreOptions:
 
     def table(self, table: TableInfo) -> LogOptions:
         d = table.descriptor
-        return LogOptions.of(self.config, str(table.path), d.properties, d.partition_keys)
+        return LogOptions.of(self.config, str(table.path), d.properties, d)
 
     @property
     def remote_uri(self) -> str | None:

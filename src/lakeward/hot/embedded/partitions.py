@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from lakeward.config.options import TimeUnit
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.log.logoptions import AutoPartition
 from lakeward.model.bucket import partition_values
+from lakeward.model.partitionkey import PartitionUnit
 
 _SPELLING = {
     TimeUnit.YEAR: "yyyy, such as 2026",
@@ -57,6 +59,9 @@ def value_of(unit: TimeUnit, number: int) -> str:
 
 def number_now(auto: AutoPartition, now_ms: int) -> int:
     now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(ZoneInfo(auto.time_zone))
+    if auto.by_time:
+        unit = PartitionUnit(auto.unit)
+        return unit.number(now.strftime("%Y-%m-%d-%H")[: len(unit.example)])
     spelled = {"year": "%Y", "month": "%Y%m", "day": "%Y%m%d", "hour": "%Y%m%d%H"}
     if auto.unit is TimeUnit.QUARTER:
         return now.year * 4 + (now.month - 1) // 3
@@ -66,6 +71,8 @@ def number_now(auto: AutoPartition, now_ms: int) -> int:
 def check_time(auto: AutoPartition, table: str, name: str) -> int:
     """The number of a partition's time. Raises `InvalidRequest` when its value is no time of the unit."""
     value = partition_values(name)[auto.key]
+    if auto.by_time:
+        return PartitionUnit(auto.unit).number(value)
     try:
         return number_of(auto.unit, value)
     except ValueError:
@@ -86,7 +93,8 @@ def plan_precreate(auto: AutoPartition, key_count: int, existing: Collection[str
     if key_count != 1:
         return []
     now = number_now(auto, now_ms)
-    return [n for n in (value_of(auto.unit, now + i) for i in range(auto.precreate)) if n not in existing]
+    text = PartitionUnit(auto.unit).text if auto.by_time else partial(value_of, auto.unit)
+    return [n for n in (text(now + i) for i in range(auto.precreate)) if n not in existing]
 
 
 def _within(number: int, most: int) -> int:

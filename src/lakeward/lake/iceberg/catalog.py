@@ -60,6 +60,7 @@ from lakeward.lake.iceberg.meta.mapping import (
     lake_spec,
 )
 from lakeward.lake.iceberg.meta.ownpaths import check_path
+from lakeward.lake.iceberg.meta.partition import check_times
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
@@ -151,6 +152,7 @@ class IcebergLakeCatalog(LakeCatalog):
             for planned in plan_files(lake_table.metadata, lake_table.io, head, ()) if head is not None else ():
                 check_path(lake_table.io, planned.file.file_path)
                 _check_readable(path, lake_table, planned.file)
+                check_times(str(path), lake_table.specs()[planned.indexed.spec_id], lake_table.schema(), planned.file)
         return descriptor
 
     def warn_foreign(self, path: TablePath) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ CAPABILITIES = LakeCapabilities(
     tags=True,
     add_column=True,
     partitions=True,
+    time_partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
     snapshot_names=True,

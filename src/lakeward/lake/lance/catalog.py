@@ -49,7 +49,7 @@ class LanceLakeCatalog(CoreCatalog[LanceGround]):
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         super().check_descriptor(path, descriptor)
-        check_partition_keys(path, descriptor)
+        check_partition_keys(path, descriptor, by_time=True)
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
         check_allowed(path, "lance.", properties, said, _ALLOWED)

@@ -35,7 +35,7 @@ from lakeward.spi.snapshotkeys import REWRITE_KEY
 
 class LanceFiles(RowFiles[LanceGround, Any]):
     def __init__(self, table: LanceTable, info: TableInfo) -> None:
-        self._table, self._keys = table, info.descriptor.partition_keys
+        self._table, self._keys = table, info.descriptor.partitioning
 
     def handle(self, ground: LanceGround, round_id: RoundId) -> bytes:
         return LanceWriteHandle.of(self._table.root, ground.dataset).to_bytes()

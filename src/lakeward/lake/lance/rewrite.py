@@ -44,7 +44,7 @@ def rewrite(table: LanceTable, task: RewriteTask, is_due: Callable[[], bool]) ->
     version, rows, by_path = handle.version, None, dict[str, Any]()
     if not task.group.is_dropped:
         version = version if version in table.versions() else table.newest()
-        rows = LanceRows(table, table.open(version), task.table.descriptor.partition_keys)
+        rows = LanceRows(table, table.open(version), task.table.descriptor.partitioning)
         by_path = {rows.path(f): f for f in rows.files}
     since = max((f.sequence for f in task.group.files), default=0)
 

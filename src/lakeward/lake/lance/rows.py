@@ -21,6 +21,7 @@ from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.spi.lakefile import LakeDelete, LakeFile
 
@@ -28,16 +29,16 @@ BATCH_ROWS = 65_536
 
 
 class LanceRows(SnapshotFiles[Any]):
-    """Fragments of one version, or those that a commit will add to it. `partition_keys`: the table's."""
+    """Fragments of one version, or those that a commit will add to it. `keys`: of the table's partitions."""
 
     def __init__(
         self,
         table: LanceTable,
         dataset: lance.LanceDataset,
-        partition_keys: Sequence[str],
+        keys: Sequence[PartitionKey],
         files: Sequence[Any] | None = None,
     ) -> None:
-        self._table, self._dataset, self._keys = table, dataset, tuple(partition_keys)
+        self._table, self._dataset, self._keys = table, dataset, tuple(keys)
         self.files = fragments_of(dataset) if files is None else files
 
     @cached_property
@@ -101,7 +102,7 @@ class LanceRows(SnapshotFiles[Any]):
                 )
                 for path in deletes
             ),
-            partition=dict(zip(self._keys, values, strict=False)),
+            partition=dict(zip(map(str, self._keys), values, strict=False)),
             is_reader_needed=True,
         )
 
@@ -113,8 +114,8 @@ class LanceRows(SnapshotFiles[Any]):
 
     def _found_places(self, fragment: Any) -> list[tuple[Bucket, Offsets]]:
         """By a look at its rows."""
-        rows = self._physical(fragment, [*self._keys, BUCKET])
-        parts = [rows.column(k).cast(pa.string()) for k in self._keys]
+        rows = self._physical(fragment, [*(k.column for k in self._keys), BUCKET])
+        parts = [k.texts(rows.column(k.column)) for k in self._keys]
         partition = pc.binary_join_element_wise(*parts, PARTITION_SEPARATOR) if parts else pa.nulls(len(rows))
         grouped = pa.table({"partition": partition, "number": rows.column(BUCKET), "at": np.arange(len(rows))})
         groups = grouped.group_by(["partition", "number"]).aggregate([("at", "list")]).to_pylist()

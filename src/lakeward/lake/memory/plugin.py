@@ -30,6 +30,7 @@ CAPABILITIES = LakeCapabilities(
     tags=True,
     add_column=True,
     partitions=True,
+    time_partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
     rewrites=True,

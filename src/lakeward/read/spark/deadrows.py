@@ -14,13 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
 
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.partitionkey import PartitionKey, PartitionUnit
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
+from lakeward.model.types import TimestampLtzType
 from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.schema import SYSTEM_TYPES, spark_type, table_schema
 
@@ -34,6 +37,9 @@ MOST_BITS = 64_000_000
 """A bitmap of 8 MB travels with the tasks of a query. Counting 5 M rows less 120 k spread ones took 0.18 s with one,
 0.56 with a join.
 """
+
+_TIME = "__time"
+"""Before a partition key's number: its time as a long, in a DataFrame that has the column that it is of."""
 
 _BITS = "__bits"
 _DEAD = "__dead"
@@ -76,8 +82,12 @@ class DeadRows:
         if self._fits_bitmap():
             return frame.filter(self._bit(spark) == 0)
         dead = small(self._frame(spark), self.count)
-        if self.table.descriptor.is_partitioned:
-            return frame.join(dead, [*self.table.descriptor.partition_keys, BUCKET, OFFSET], "left_anti")
+        keys = self.table.descriptor.partitioning
+        if keys:
+            times = {_name(at, k): F.expr(_time(k, self.table)) for at, k in enumerate(keys) if k.unit is not None}
+            named = frame.withColumns(times) if times else frame
+            on = [*(_name(at, k) for at, k in enumerate(keys)), BUCKET, OFFSET]
+            return named.join(dead, on, "left_anti").select(frame.columns)
         return frame.join(dead, self._key(F.col(OFFSET), F.col(BUCKET)) == dead[_DEAD], "left_anti")
 
     def _condition(self, runs: Mapping[Bucket, list[OffsetRange]]) -> str:
@@ -91,9 +101,12 @@ class DeadRows:
 
     def _is_in(self, bucket: Bucket) -> str:
         facts = [f"`{BUCKET}` = {bucket.number}"]
-        for name, text in zip(self.table.descriptor.partition_keys, partition_values(bucket.partition), strict=True):
-            kind = spark_type(name, self.table.schema.column(name).type).simpleString()
-            facts.append(f"`{name}` = cast({_literal(text)} as {kind})")
+        for key, text in zip(self.table.descriptor.partitioning, partition_values(bucket.partition), strict=True):
+            if key.unit is not None:
+                facts.append(f"{_time(key, self.table)} = {key.unit.number(text)}")
+                continue
+            kind = spark_type(key.column, self.table.schema.column(key.column).type).simpleString()
+            facts.append(f"`{key}` = cast({_literal(text)} as {kind})")
         return " and ".join(facts)
 
     def _fits_bitmap(self) -> bool:
@@ -128,15 +141,24 @@ class DeadRows:
             return arrow_frame(spark, pa.table({_DEAD: pa.array(self._keys())}), f"{_DEAD} long not null")
         held = {b: s for b, s in self.by_bucket.items() if s}
         parts = [pa.table(self._columns(bucket, offsets)) for bucket, offsets in held.items()]
-        schema = table_schema(self.table, self.table.descriptor.partition_keys)
+        schema = StructType()
+        for at, key in enumerate(self.table.descriptor.partitioning):
+            if key.unit is not None:
+                schema = schema.add(_name(at, key), LongType(), False)
+            else:
+                schema = schema.add(table_schema(self.table, [key.column]).fields[0])
         for name in (BUCKET, OFFSET):
             schema = schema.add(name, SYSTEM_TYPES[name], False)
         return arrow_frame(spark, pa.concat_tables(parts), schema)
 
     def _columns(self, bucket: Bucket, offsets: OffsetSet) -> dict[str, pa.Array]:
         typed, count = to_arrow_schema(self.table.schema), len(offsets)
-        values = zip(self.table.descriptor.partition_keys, partition_values(bucket.partition), strict=True)
-        columns = {n: pa.repeat(pa.scalar(v).cast(typed.field(n).type), count) for n, v in values}
+        columns = {}
+        keys = enumerate(zip(self.table.descriptor.partitioning, partition_values(bucket.partition), strict=True))
+        for at, (key, text) in keys:
+            kind = typed.field(key.column).type
+            value = pa.scalar(text).cast(kind) if key.unit is None else pa.scalar(key.unit.number(text), pa.int64())
+            columns[_name(at, key)] = pa.repeat(value, count)
         columns[BUCKET] = pa.repeat(pa.scalar(bucket.number, pa.int32()), count)
         columns[OFFSET] = pa.array(offsets.values)
         return columns
@@ -147,6 +169,30 @@ def to_words(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     bits = np.zeros((int(keys.max()) // 64 + 1) * 64, np.uint8)
     bits[keys] = 1
     return np.packbits(bits, bitorder="little").view("<i8").astype(np.int64)
+
+
+def _name(at: int, key: PartitionKey) -> str:
+    return key.column if key.unit is None else f"{_TIME}{at}"
+
+
+def _time(key: PartitionKey, table: TableInfo) -> str:
+    """The number of a row's year, month, day or hour in Spark's SQL, whatever the session's time zone."""
+    column, is_utc = f"`{key.column}`", isinstance(table.schema.column(key.column).type, TimestampLtzType)
+    hour = _floored(f"unix_micros({column})", 3_600_000_000)
+    day = _floored(hour, 24)
+    if not is_utc:
+        day = f"cast(unix_date(cast({column} as date)) as bigint)"
+        hour = f"({day} * 24 + hour({column}))"
+    if key.unit in (PartitionUnit.HOUR, PartitionUnit.DAY):
+        return hour if key.unit is PartitionUnit.HOUR else day
+    date = f"date_from_unix_date(cast({day} as int))"
+    years = f"(year({date}) - 1970L)"
+    return years if key.unit is PartitionUnit.YEAR else f"({years} * 12 + month({date}) - 1)"
+
+
+def _floored(number: str, by: int) -> str:
+    """In whole numbers: Spark's `/` is of doubles, and `div` goes towards zero."""
+    return f"(({number} - pmod({number}, {by}L)) div {by}L)"
 
 
 def _literal(text: str) -> str:

@@ -76,7 +76,7 @@ class LakeScan:
         return tuple(dict.fromkeys((*self.columns, *key, *LAKE_NAMES)))
 
     def _wide(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self._narrow(), *self.table.descriptor.partition_keys)))
+        return tuple(dict.fromkeys((*self._narrow(), *self.table.descriptor.partition_columns)))
 
     def _scan(self, files: Sequence[LakeFile], names: Sequence[str]) -> Any:
         return self._parquet([f.path for f in files], parquet_schema(self.table, names, self.field_ids))

@@ -187,8 +187,10 @@ def test_thousands_alone_imply_the_other_decimal_sign() -> None:
 
 
 def test_what_is_proposed_keeps_the_partitions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = csv_of(tmp_path, "id;day;sum\n1;a;1,5\n2;b;2,5\n")
+    file = csv_of(tmp_path, "id;day;sum;at\n1;a;1,5;2026-11-18\n2;b;2,5;2026-11-19\n")
     options = ("--partition-by", "day", "--freshness", "1 min", "--property", "table.log.ttl=1d")
     assert app.run(["table", "create", "db.t", "--from", str(file), *options]) == 0
     said = capsys.readouterr().err.splitlines()[-1]
     assert "--primary-key id,day --partition-by day --freshness '1 min' --property table.log.ttl=1d" in said
+    assert app.run(["table", "create", "db.t", "--from", str(file), "--partition-by", "day( at )"]) == 0
+    assert "--primary-key id,at --partition-by 'day( at )'" in capsys.readouterr().err.splitlines()[-1]

@@ -145,6 +145,45 @@ def test_precreation_and_expiry_by_time() -> None:
     assert not is_expired(replace(auto, retention=0), "t", "19990101", at)
 
 
+def test_times_of_a_column_are_made_ahead_and_expire() -> None:
+    at = ms("2024-11-11T23:30:00")
+    names = {
+        TimeUnit.YEAR: ["2024", "2025"],
+        TimeUnit.MONTH: ["2024-11", "2024-12"],
+        TimeUnit.DAY: ["2024-11-11", "2024-11-12"],
+        TimeUnit.HOUR: ["2024-11-11-23", "2024-11-12-00"],
+    }
+    for unit, expected in names.items():
+        auto = AutoPartition(key=0, unit=unit, precreate=2, retention=1, by_time=True)
+        assert plan_precreate(auto, 1, set(), at) == expected
+        assert plan_precreate(auto, 1, {expected[0]}, at) == expected[1:]
+    auto = AutoPartition(key=0, unit=TimeUnit.DAY, retention=1, by_time=True, time_zone="Asia/Tokyo")
+    old = {d: is_expired(auto, "t", d, at) for d in ("1969-12-31", "2024-11-10", "2024-11-11", "2030-01-01")}
+    assert old == {"1969-12-31": True, "2024-11-10": True, "2024-11-11": False, "2030-01-01": False}
+    with pytest.raises(InvalidRequest, match="it is no day"):
+        is_expired(auto, "t", "20241111", at)
+
+
+def test_a_table_by_the_day_of_a_column_takes_days_and_lets_the_oldest_go(yard: Yard, guard: StubGuard) -> None:
+    yard.clock = ManualClock(ms("2026-11-15T12:00:00"))
+    columns = {"id": "BIGINT", "ts": "TIMESTAMP_LTZ(6) NOT NULL"}
+    auto = {"table.auto-partition.enabled": "true", "table.auto-partition.num-retention": "1"}
+    store, table = yard.open(), yard.table(columns=columns, partition_keys=("day(ts)",), properties=auto)
+    store.set_retention(guard)
+    store.create_table(table)
+    store.upkeep.tend_partitions()
+    assert list(store.partitions(table)) == ["2026-11-15", "2026-11-16"]
+    for name in ("2026-11-31", "20261115", "2026-11-15$eu"):
+        with pytest.raises(InvalidRequest):
+            store.create_partition(table, name)
+    with pytest.raises(PartitionExpired):
+        store.create_partition(table, "2026-11-13")
+    store.create_partition(table, "2026-11-14")
+    yard.clock.advance(86_400)
+    store.upkeep.tend_partitions()
+    assert list(store.partitions(table)) == ["2026-11-15", "2026-11-16", "2026-11-17"]
+
+
 def test_an_expired_partition_waits_for_the_lake_and_takes_no_writes(yard: Yard, guard: StubGuard) -> None:
     yard.clock = ManualClock(ms("2026-11-15T12:00:00"))
     store, table = yard.open(), events(yard, **AUTO)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 
 from lakeward.errors import (
     CommitUnknown,
     FaultInjected,
     InvalidAlter,
     InvalidRequest,
+    InvalidRows,
     InvalidTable,
     LakePathRefused,
     LakewardError,
@@ -301,6 +303,25 @@ def test_an_empty_one_is_taken_too(world: InProcessLakeward, lake: IcebergLakeSt
     assert verified(world).holds
 
 
+def test_partitions_by_time_go_on(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
+    schema = Schema(field(1, "id", ice.LongType()), field(2, "at", ice.TimestamptzType()))
+    table = lake.connection.catalog.create_table(("db", "visits"), schema, partition_spec=spec(DayTransform(), 2))
+    moments = [datetime(1969, 12, 31, 23, tzinfo=UTC), datetime(2026, 11, 18, tzinfo=UTC), None]
+    theirs = [{"id": number, "at": moment} for number, moment in enumerate(moments)]
+    table.append(pa.Table.from_pylist(theirs, table.schema().as_arrow()))
+    assert adopt(world).table.descriptor.partition_keys == ("day(at)",)
+    world.append(NAME, [{"id": 10 + number, "at": moment} for number, moment in enumerate(moments[:2])])
+    assert ids(world) == [0, 1, 2, 10, 11]
+    with pytest.raises(InvalidRows, match="null in a partition key"):
+        world.append(NAME, [{"id": 12, "at": None}])
+    world.tier(NAME)
+    assert ids(world, mode="lake") == ids(world, mode="union") == [0, 1, 2, 10, 11]
+    assert ids(world, filter=[("at", "<", datetime(1970, 1, 1, tzinfo=UTC))]) == [0, 10]
+    days = {task.file.partition[0] for task in loaded(world).scan().plan_files()}
+    assert days == {-1, 20_775, None}
+    assert verified(world).verdict is CertificateVerdict.PARTLY_CHECKED
+
+
 def spec(transform: Any, source: int = 1) -> PartitionSpec:
     return PartitionSpec(PartitionField(source, 1000, transform, "part"))
 
@@ -334,9 +355,9 @@ def spec(transform: Any, source: int = 1) -> PartitionSpec:
             r"table db\.visits: column 'A': it differs from a in case alone",
         ),
         (
-            [field(1, "at", ice.TimestampType())],
-            spec(DayTransform()),
-            r"'part \(day\)': partitions of ours are by value",
+            [field(1, "id", ice.LongType())],
+            spec(TruncateTransform(4)),
+            r"'part \(truncate\[4\]\)': partitions of ours are by value \(identity\) or by year, month, day or hour",
         ),
         (
             [field(1, "id", ice.LongType())],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from lakeward.errors import (
     BucketStopped,
@@ -161,6 +162,31 @@ def test_a_table_that_lived_keeps_its_partitions_deletes_and_changed_columns(
         assert verified(world).holds, verified(world)
     assert values(world)[3] == 0
     assert files <= {task.file.file_path for task in loaded(world).scan().plan_files()}
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_partitions_by_time_go_on(world: InProcessLakeward, lake: IcebergLakeStorage, buckets: int) -> None:
+    at = ice.TimestamptzType()
+    schema = Schema(field(1, "id", ice.LongType()), field(2, "at", at), field(3, "v", ice.StringType()))
+    days = PartitionSpec(PartitionField(2, 1000, HourTransform(), "at_hour"))
+    table = lake.connection.catalog.create_table(("db", "orders"), schema, partition_spec=days)
+    moments = [datetime(1969, 12, 31, 23, 59, tzinfo=UTC), datetime(2026, 11, 18, tzinfo=UTC)]
+    theirs = [{"id": n, "at": moments[n % 2], "v": f"old{n}"} for n in range(6)]
+    table.append(pa.Table.from_pylist(theirs, table.schema().as_arrow()))
+    with pytest.raises(InvalidTable, match=r"it is partitioned by at: .* add them to --key"):
+        begin(world, "id")
+    adopt(world, "id", "at", buckets=buckets)
+    expected = {n: f"old{n}" for n in range(6)}
+    assert values(world) == expected
+    world.upsert(NAME, [{"id": 1, "at": moments[1], "v": "new1"}, {"id": 9, "at": moments[0], "v": "new9"}])
+    world.delete(NAME, [{"id": 0, "at": moments[0]}])
+    expected = expected | {1: "new1", 9: "new9"}
+    del expected[0]
+    assert values(world) == expected
+    world.tier(NAME)
+    assert values(world, mode="lake") == expected
+    assert values(world, filter=[("at", "<", datetime(1970, 1, 1, tzinfo=UTC))]) == {2: "old2", 4: "old4", 9: "new9"}
+    assert verified(world).holds, verified(world)
 
 
 def test_keys_that_others_deleted_stay_deleted_and_may_come_again(

@@ -8,6 +8,7 @@ from lakeward_testing.lakes.commits import CommitContract
 from lakeward_testing.lakes.ddl import DdlContract
 from lakeward_testing.lakes.foreignchanges import ForeignChangeContract
 from lakeward_testing.lakes.rewrites import RewriteContract
+from lakeward_testing.lakes.timepartitions import TimePartitionContract
 from lakeward_testing.lakes.types import TypeContract
 from lakeward_testing.lakes.upkeep import UpkeepContract
 from lakeward_testing.lakes.upserts import UpsertContract
@@ -17,6 +18,7 @@ class LakeContract(
     DdlContract,
     TypeContract,
     CommitContract,
+    TimePartitionContract,
     UpsertContract,
     ForeignChangeContract,
     RewriteContract,

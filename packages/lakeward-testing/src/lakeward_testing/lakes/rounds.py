@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from lakeward.changelog import Fold
 from lakeward.changelog.columns import without_prev
+from lakeward.model.arrow import to_arrow_type
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.ids import RoundId, SnapshotId, new_round_id
 from lakeward.model.offsets import OffsetRange
@@ -148,7 +151,11 @@ def lake_rows(
 
 
 def _partition(table: TableInfo, row: Mapping[str, Any]) -> str:
-    return "$".join(str(row[name]) for name in table.descriptor.partition_keys)
+    parts = []
+    for key in table.descriptor.partitioning:
+        values = pa.array([row[key.column]], to_arrow_type(table.schema.column(key.column).type))
+        parts.append(str(row[key.column]) if key.unit is None else key.texts(pa.chunked_array([values]))[0].as_py())
+    return "$".join(parts)
 
 
 def partition_row(table: TableInfo, bucket: Bucket) -> Row:

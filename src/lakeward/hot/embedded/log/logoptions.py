@@ -12,6 +12,7 @@ from lakeward.config.options import Fsync, TimeUnit
 from lakeward.config.tables import check_properties
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES
 from lakeward.hot.logbatch.codec import LogCompression
+from lakeward.model.table import TableDescriptor
 
 _DAY_MS = 86_400_000
 
@@ -32,10 +33,10 @@ class LogOptions:
 
     @classmethod
     def of(
-        cls, config: Config, table: str, properties: Mapping[str, str], partition_keys: tuple[str, ...] = ()
+        cls, config: Config, table: str, properties: Mapping[str, str], descriptor: TableDescriptor | None = None
     ) -> LogOptions:
         """Raises `InvalidOptionValue`, `UnknownOption`, `InvalidTable`."""
-        c = check_properties(table, properties, partition_keys, config)
+        c = check_properties(table, properties, descriptor, config)
         kind = c.get(options.TABLE_LOG_ARROW_COMPRESSION_TYPE)
         level = c.get(options.TABLE_LOG_ARROW_COMPRESSION_ZSTD_LEVEL)
         ttl = c.get(options.TABLE_LOG_TTL)
@@ -48,28 +49,33 @@ class LogOptions:
             ttl_ms=_ms(ttl),
             local_ttl_ms=_ms(c.get(options.TABLE_LOG_LOCAL_TTL) or ttl),
             local_segments=c.get(options.TABLE_LOG_TIERED_LOCAL_SEGMENTS),
-            auto_partition=_auto_partition(c, partition_keys),
+            auto_partition=None if descriptor is None else _auto_partition(c, descriptor),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPartition:
-    """`key` is the place of the time among the partition keys. `retention` 0 or less: nothing expires."""
+    """`key` is the place of the time among the partition keys. `by_time`: it is the time of a column (`day(ts)`), not
+    a column with a text of it. `retention` 0 or less: nothing expires."""
 
     key: int
     unit: TimeUnit
     time_zone: str = "UTC"
     precreate: int = 2
     retention: int = 7
+    by_time: bool = False
 
 
-def _auto_partition(config: Config, partition_keys: tuple[str, ...]) -> AutoPartition | None:
-    if not partition_keys or not config.get(options.TABLE_AUTO_PARTITION_ENABLED):
+def _auto_partition(config: Config, descriptor: TableDescriptor) -> AutoPartition | None:
+    names = descriptor.partition_keys
+    if not names or not config.get(options.TABLE_AUTO_PARTITION_ENABLED):
         return None
-    key = config.get(options.TABLE_AUTO_PARTITION_KEY) or partition_keys[0]
+    at = names.index(config.get(options.TABLE_AUTO_PARTITION_KEY) or names[0])
+    unit = descriptor.partitioning[at].unit
     return AutoPartition(
-        key=partition_keys.index(key),
-        unit=config.get(options.TABLE_AUTO_PARTITION_TIME_UNIT),
+        key=at,
+        unit=config.get(options.TABLE_AUTO_PARTITION_TIME_UNIT) if unit is None else TimeUnit(unit),
+        by_time=unit is not None,
         time_zone=config.get(options.TABLE_AUTO_PARTITION_TIME_ZONE),
         precreate=config.get(options.TABLE_AUTO_PARTITION_NUM_PRECREATE),
         retention=config.get(options.TABLE_AUTO_PARTITION_NUM_RETENTION),

@@ -17,10 +17,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, LakeTampered, UnsupportedType
+from lakeward.lake.iceberg.meta.partition import unit_of
 from lakeward.lake.iceberg.meta.types import spell_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model import types as model
 from lakeward.model.ids import SnapshotId
+from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.spi.lakefile import AdoptedRows
@@ -145,7 +147,8 @@ def _check_key(path: TablePath, schema: LakeSchema, primary_key: Sequence[str], 
     if missing := [k for k in primary_key if k not in names]:
         reason = f"no such column; there are {', '.join(f.name for f in schema.fields)}"
         raise _refused(path, "primary key", ", ".join(missing), reason)
-    if outside := [k for k in partition_keys if k not in primary_key]:
+    columns = [PartitionKey.parse(k, names).column for k in partition_keys]
+    if outside := [k for k in columns if k not in primary_key]:
         reason = (
             f"it is partitioned by {', '.join(outside)}: a row that changed its partition would keep its key, so "
             f"partition columns are part of the key; add them to --key, or remove the partition field there"
@@ -182,12 +185,14 @@ def _check_buckets(path: TablePath, spec: PartitionSpec) -> None:
 def _partition_keys(path: TablePath, spec: PartitionSpec, schema: LakeSchema) -> tuple[str, ...]:
     keys = []
     for field in spec.fields:
-        if not isinstance(field.transform, IdentityTransform):
+        unit = unit_of(field)
+        if unit is None and not isinstance(field.transform, IdentityTransform):
             reason = (
-                "partitions of ours are by value (identity); remove the field, files that are there stay as they are"
+                "partitions of ours are by value (identity) or by year, month, day or hour; remove the field, files "
+                "that are there stay as they are"
             )
             raise _refused(path, "partitioning", f"{field.name} ({field.transform})", reason)
-        keys.append(schema.find_field(field.source_id).name)
+        keys.append(str(PartitionKey(schema.find_field(field.source_id).name, unit)))
     return tuple(keys)
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    YearTransform,
+)
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey
 from lakeward.lake.core.historylimit import new_history
@@ -19,6 +28,7 @@ from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.model.naming import UNNAMED
+from lakeward.model.partitionkey import PartitionKey, PartitionUnit
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.spi.flussoffsets import is_of_fluss
@@ -36,6 +46,13 @@ DEFAULTS: Mapping[str, str] = {
     "write.metadata.previous-versions-max": "20",
 }
 """Ours for tables that we create; `iceberg.X` of the table wins."""
+
+_TIMES: Mapping[PartitionUnit, Transform[Any, Any]] = {
+    PartitionUnit.YEAR: YearTransform(),
+    PartitionUnit.MONTH: MonthTransform(),
+    PartitionUnit.DAY: DayTransform(),
+    PartitionUnit.HOUR: HourTransform(),
+}
 
 MERGE_ON_READ: Mapping[str, str] = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
 
@@ -77,8 +94,8 @@ def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
     """A clean table without a bucket key has no field for the bucket."""
     ids = itertools.count(PARTITION_FIELD_ID_START)
     fields = [
-        PartitionField(schema.find_field(k).field_id, next(ids), IdentityTransform(), k)
-        for k in descriptor.partition_keys
+        PartitionField(schema.find_field(k.column).field_id, next(ids), _transform(k), _field_name(k, schema))
+        for k in descriptor.partitioning
     ]
     if has_bucket_transform(descriptor):
         key = descriptor.bucket_keys[0]
@@ -90,6 +107,18 @@ def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
     elif not is_clean(schema):
         fields.append(PartitionField(schema.find_field(BUCKET).field_id, next(ids), IdentityTransform(), BUCKET))
     return PartitionSpec(*fields)
+
+
+def _transform(key: PartitionKey) -> Transform[Any, Any]:
+    return IdentityTransform() if key.unit is None else _TIMES[key.unit]
+
+
+def _field_name(key: PartitionKey, schema: Schema) -> str:
+    """As Iceberg's own writers name it; no column may have the same name."""
+    if key.unit is None:
+        return key.column
+    names, taken = (f"{key.column}_{key.unit}{more}" for more in ("", *range(2, 10_000))), schema.column_names
+    return next(name for name in names if name not in taken)
 
 
 def lake_order(schema: Schema) -> SortOrder:
@@ -111,7 +140,7 @@ def lake_properties(descriptor: TableDescriptor) -> dict[str, str]:
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     """Refuses what Iceberg cannot hold, naming the column, before anything is created."""
     schema = lake_schema(descriptor, str(path))
-    check_partition_keys(path, descriptor)
+    check_partition_keys(path, descriptor, by_time=True)
     if has_bucket_transform(descriptor):
         _check_bucket_key(descriptor, schema)
     version = lake_properties(descriptor)[VERSION_KEY]

@@ -9,14 +9,17 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg import types as ice
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform
 from pyiceberg.typedef import Record
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, InvalidTable
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
+from lakeward.model.partitionkey import PartitionKey, PartitionUnit
 from lakeward.model.schema import BUCKET
 
 _EPOCH = datetime.date(1970, 1, 1)
@@ -29,10 +32,26 @@ def partition_record(spec: PartitionSpec, schema: Schema, bucket: Bucket) -> Rec
     keys = len(spec.fields) - len(last)
     if len(values) != keys:
         raise InvalidRequest(what=f"bucket {bucket}", reason=f"the lake table has {keys} partition keys")
-    typed = [
-        parse_value(schema.find_field(f.source_id).field_type, v) for f, v in zip(spec.fields, values, strict=False)
-    ]
+    typed = [_parse(schema, f, v) for f, v in zip(spec.fields, values, strict=False)]
     return Record(*typed, *last)
+
+
+def unit_of(field: PartitionField) -> PartitionUnit | None:
+    """Of a partition by time: numbers are counted from 1970 on, as ours are."""
+    match field.transform:
+        case TimeTransform():
+            return PartitionUnit(str(field.transform))
+    return None
+
+
+def _number(value: Any) -> int:
+    """A day is a date in Iceberg's types, and some manifests are read so."""
+    return (value - _EPOCH).days if isinstance(value, datetime.date) else int(value)
+
+
+def _parse(schema: Schema, field: PartitionField, text: str) -> Any:
+    unit = unit_of(field)
+    return parse_value(schema.find_field(field.source_id).field_type, text) if unit is None else unit.number(text)
 
 
 def parse_value(kind: ice.IcebergType, text: str) -> Any:
@@ -63,13 +82,15 @@ def value_text(kind: ice.IcebergType, value: Any) -> str:
 
 
 def partition_texts(spec: PartitionSpec, schema: Schema, record: Record) -> dict[str, str]:
-    """Identity fields of a file's tuple as text, without the bucket's."""
+    """A file's tuple as text by partition key (`region`, `day(ts)`), without the bucket's number."""
     texts: dict[str, str] = {}
     for at, field in enumerate(spec.fields):
-        source = _source(schema, field)
+        source, unit = _source(schema, field), unit_of(field)
         if source is None or source.name == BUCKET or record[at] is None:
             continue
-        if isinstance(field.transform, IdentityTransform):
+        if unit is not None:
+            texts[str(PartitionKey(source.name, unit))] = unit.text(_number(record[at]))
+        elif isinstance(field.transform, IdentityTransform):
             texts[source.name] = value_text(source.field_type, record[at])
     return texts
 
@@ -97,6 +118,21 @@ def _bucket_field(spec: PartitionSpec, schema: Schema) -> int | None:
         ):
             return at
     return None
+
+
+def check_times(table: str, spec: PartitionSpec, schema: Schema, file: DataFile) -> None:
+    """Raises `InvalidTable` where a file's values are of another time than its partition: Iceberg up to 0.10.0 put
+    times before 1970 one too late."""
+    for at, field in enumerate(spec.fields):
+        unit, source, number = unit_of(field), _source(schema, field), file.partition[at]
+        if unit is None or source is None or number is None:
+            continue
+        kind = pa.date32() if isinstance(source.field_type, ice.DateType) else pa.timestamp("us")
+        bounds = [(b or {}).get(field.source_id) for b in (file.lower_bounds, file.upper_bounds)]
+        ends = pa.array([int.from_bytes(raw, "little", signed=True) for raw in bounds if raw is not None], kind)
+        if any(n != _number(number) for n in unit.numbers(ends).tolist()):
+            reason = f"its {source.name} is not of its partition {unit.text(_number(number))}; rewrite the file first"
+            raise InvalidTable(table=table, field="data file", value=file.file_path, reason=reason)
 
 
 def _source(schema: Schema, field: PartitionField) -> ice.NestedField | None:

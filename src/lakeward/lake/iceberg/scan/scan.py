@@ -160,10 +160,11 @@ def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[obj
     if is_clean(table.metadata.schema()):
         return _row_counts(table, info, snapshot)
     keys = (*info.descriptor.partition_keys, BUCKET)
+    columns = (*info.descriptor.partition_columns, BUCKET, OFFSET)
     extents: dict[tuple[object, ...], tuple[int, int]] = {}
     planned = plan_files(table.metadata, table.io, snapshot, info.descriptor.partition_keys)
-    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(planned, None):
-        grouped = pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
+    for _, batch in Scan(table, info, columns, None).batches(planned, None):
+        grouped = _with_keys(batch, info).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
         for row in grouped.to_pylist():
             key = tuple(row[k] for k in keys)
             rows, highest = extents.get(key, (0, -1))
@@ -174,8 +175,17 @@ def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[obj
 def _row_counts(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
     keys, counts = info.descriptor.partition_keys, dict[tuple[object, ...], tuple[int, int]]()
     planned = plan_files(table.metadata, table.io, snapshot, keys)
-    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(planned, None):
-        for row in pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([([], "count_all")]).to_pylist():
+    for _, batch in Scan(table, info, (*info.descriptor.partition_columns, OFFSET), None).batches(planned, None):
+        for row in _with_keys(batch, info).group_by(list(keys)).aggregate([([], "count_all")]).to_pylist():
             key = tuple(row[k] for k in keys)
             counts[key] = (counts.get(key, (0, 0))[0] + row["count_all"], 0)
     return counts
+
+
+def _with_keys(batch: pa.RecordBatch, info: TableInfo) -> pa.Table:
+    """With a column for each partition by time, named as its key is."""
+    rows = pa.Table.from_batches([batch])
+    for key in info.descriptor.partitioning:
+        if key.unit is not None:
+            rows = rows.append_column(str(key), key.texts(rows.column(key.column)))
+    return rows

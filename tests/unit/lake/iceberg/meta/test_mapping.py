@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 from pyiceberg import types as ice
+from pyiceberg.manifest import DataFile
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
 
 from lakeward.errors import InvalidRequest, InvalidTable, LakewardError, UnsupportedBucketKey, UnsupportedType
+from lakeward.lake.iceberg.meta.diff import spell_spec
 from lakeward.lake.iceberg.meta.mapping import check_descriptor, lake_order, lake_properties, lake_schema, lake_spec
-from lakeward.lake.iceberg.meta.partition import bucket_of, parse_value, partition_record, value_text
+from lakeward.lake.iceberg.meta.partition import bucket_of, check_times, parse_value, partition_record, value_text
 from lakeward.lake.iceberg.meta.types import spell_type, to_iceberg_type
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column, Schema
@@ -113,9 +116,54 @@ def test_partition_keys_come_first_in_their_order() -> None:
     assert [f.name for f in lake_spec(made, lake_schema(made)).fields] == ["b", "a", "__bucket"]
 
 
-@pytest.mark.parametrize("sql", ["DOUBLE NOT NULL", "DECIMAL(5, 2)", "TIMESTAMP(3)", "BYTES", "ARRAY<INT>"])
-def test_partition_keys_that_have_no_plain_text_are_refused(sql: str) -> None:
-    with pytest.raises(UnsupportedType, match="partition key p"):
+def test_times_are_icebergs_own_transforms_under_names_that_no_column_has() -> None:
+    columns = {
+        "ts": "TIMESTAMP(6) NOT NULL",
+        "d": "DATE",
+        "at": "TIMESTAMP_LTZ(3)",
+        "o": "TIMESTAMP(0)",
+        "d_month": "INT",
+    }
+    made = descriptor(columns, partition_keys=("hour(ts)", "month(d)", "day(at)", "year(o)"), bucket_count=4)
+    schema = lake_schema(made)
+    spec = lake_spec(made, schema)
+    assert spell_spec(spec, schema) == "hour(ts), month(d), day(at), year(o), identity(__bucket)"
+    assert [f.name for f in spec.fields] == ["ts_hour", "d_month2", "at_day", "o_year", "__bucket"]
+    bucket = Bucket("1969-12-31-23$1969-12$2026-11-18$0001", 3)
+    record = partition_record(spec, schema, bucket)
+    assert record == Record(-1, -1, 20_775, -1969, 3)
+    assert bucket_of(spec, schema, record, made.partition_keys) == bucket
+    assert bucket_of(spec, schema, Record(-1, -1, date(2026, 11, 18), -1969, 3), made.partition_keys) == bucket
+    assert bucket_of(spec, schema, Record(-1, None, 20_775, -1969, 3), made.partition_keys) is None
+
+
+def test_files_that_old_versions_put_into_a_wrong_day_are_found() -> None:
+    made = descriptor({"ts": "TIMESTAMP_LTZ(6)", "d": "DATE"}, partition_keys=("day(ts)", "month(d)"))
+    spec, schema = lake_spec(made, lake_schema(made)), lake_schema(made)
+
+    def file(day: int | None, first: int, last: int) -> DataFile:
+        low, high = ({1: n.to_bytes(8, "little", signed=True), 2: b"\0\0\0\0"} for n in (first, last))
+        return DataFile.from_args(file_path="f", partition=Record(day, 0, 0), lower_bounds=low, upper_bounds=high)
+
+    for right in (file(-1, -5, -1), file(0, 0, 86_399_999_999), file(None, -5, 5)):
+        check_times("db.t", spec, schema, right)
+    for wrong in (file(0, -5, -1), file(0, -1, 7), file(0, 0, 86_400_000_000)):
+        with pytest.raises(InvalidTable, match="its ts is not of its partition 1970-01-01; rewrite the file first"):
+            check_times("db.t", spec, schema, wrong)
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("DOUBLE NOT NULL", "a column that holds its day"),
+        ("DECIMAL(5, 2)", "a column that holds its day"),
+        ("TIMESTAMP(3)", r"partition by day\(p\), hour\(p\), month\(p\) or year\(p\) instead"),
+        ("BYTES", "a column that holds its day"),
+        ("ARRAY<INT>", "a column that holds its day"),
+    ],
+)
+def test_partition_keys_that_have_no_plain_text_are_refused(sql: str, words: str) -> None:
+    with pytest.raises(UnsupportedType, match=f"partition key p.*{words}"):
         check_descriptor(PATH, descriptor({"id": "INT", "p": sql}, partition_keys=("p",)))
 
 
