@@ -27,7 +27,7 @@ export function createPage() {
         <label>Name <input id="name" required pattern="[^.\\s]+\\.[^.\\s]+" placeholder="shop.orders" title="database.table"></label>
         <label>Columns <textarea id="columns" required rows="5" spellcheck="false" placeholder="id bigint not null, total decimal(10, 2), at timestamp_ltz(3)"></textarea></label>
         <label>Primary key <input id="key" placeholder="id; empty: rows are only added"></label>
-        <label>Partitioned by <input id="partition" placeholder="empty: it is not"></label>
+        <label>Partitioned by <input id="partition" placeholder="empty: it is not; a column, day(ts)"></label>
         <label>Buckets <input id="buckets" type="number" min="1" max="10000" value="1"></label>
         <label>Freshness <input id="freshness" placeholder="30 s, 5 min; empty: the server's"></label>
         <button class="primary" type="submit">Create</button></form></section>`;
