@@ -36,6 +36,7 @@ from lakeward.model.schema import OFFSET, PREV_OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.commit import CommitProperties, Precondition
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsChanges, SupportsRewrite, SupportsRewriteCommit
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteGroup, RewriteTask
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
@@ -169,6 +170,7 @@ def pk_round(lake: LakeStorage, table: TableInfo, changes: dict[int, pa.RecordBa
     for number, batch in changes.items():
         stops[Bucket("", number)] = stop = batch.column(OFFSET)[-1].as_py() + 1
         writer = lake.open_writer(task(table, handle, 0, stop, number))
+        assert isinstance(writer, SupportsChanges)
         for at in range(0, batch.num_rows, BATCH_ROWS):
             writer.write_changes(batch.slice(at, BATCH_ROWS))
         result = writer.complete()
@@ -221,6 +223,8 @@ def bench_commits(report: Report) -> None:
 def compact(lake: LakeStorage, table: TableInfo) -> None:
     """What the planner asks for, as a job does it."""
     reader, committer, rewrite_id = lake.open_reader(table), lake.open_committer(table), new_round_id()
+    assert isinstance(lake, SupportsRewrite)
+    assert isinstance(committer, SupportsRewriteCommit)
     base = reader.load_base()
     head = reader.load_snapshot(base.head)
     assert head is not None

@@ -24,6 +24,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
 from lakeward.model.types import StringType
+from lakeward.spi.lake.supports import SupportsSnapshotNames
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
@@ -115,7 +116,9 @@ def test_java_reads_our_changes_before_and_after_compactions_and_we_its(
         run_round(lake, log)
     assert java.rows(log) == expected(log)
     cut, at_cut, tagged = lake.open_reader(log.table).snapshots()[-1].snapshot_id, log.ends(), expected(log)
-    lake.open_maintenance(log.table).tag("lakeward-cut-c", cut)
+    upkeep = lake.open_maintenance(log.table)
+    assert isinstance(upkeep, SupportsSnapshotNames)
+    upkeep.tag("lakeward-cut-c", cut)
     LakeRewrite(lake=lake, table=log.table).run()
     assert java.rows(log) == expected(log)
     log.upsert(B0, row(2, "later"))

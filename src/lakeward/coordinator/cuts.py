@@ -20,6 +20,7 @@ from lakeward.model.side import Content, SideId
 from lakeward.model.table import TablePath
 from lakeward.protocol.cuts import CutStatus
 from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.supports import SupportsSnapshotNames
 from lakeward.spi.lakefile import LakeSnapshot
 
 log = logging.getLogger(__name__)
@@ -140,8 +141,11 @@ class Cuts:
 
     def _untag(self, cut: Cut, side: LakeSide) -> None:
         storage = self._board.lake_of(side)
-        if storage is not None and storage.capabilities.snapshot_names:
-            storage.open_maintenance(side.info).untag(cut.tag)
+        if storage is None:
+            return
+        upkeep = storage.open_maintenance(side.info)
+        if isinstance(upkeep, SupportsSnapshotNames):
+            upkeep.untag(cut.tag)
 
     def _is_there(self, cut: Cut) -> bool:
         """Or one of its name that was made since, whose tag it is then."""
@@ -190,8 +194,9 @@ class Cuts:
             return replace(cut_side, lost=self._why_lost(ends, side))
         snapshot_id, is_empty = _find_snapshot(storage.open_reader(side.info), cut, ends)
         if snapshot_id is not None:
-            if storage.capabilities.snapshot_names:
-                storage.open_maintenance(side.info).tag(cut.tag, snapshot_id)
+            upkeep = storage.open_maintenance(side.info)
+            if isinstance(upkeep, SupportsSnapshotNames):
+                upkeep.tag(cut.tag, snapshot_id)
             fault_point("cut.tagged", cut=cut.name)
         lost = "" if snapshot_id is not None or is_empty else "its lake has no snapshot at exactly this moment"
         return replace(cut_side, snapshot_id=snapshot_id, is_empty=is_empty, lost=lost)

@@ -5,8 +5,9 @@ format lacks is refused here, before anything is created or changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from enum import StrEnum
+from warnings import warn
 
 from lakeward.errors import InvalidTable
 from lakeward.model.side import RETENTION_PROPERTY
@@ -22,7 +23,23 @@ class DeleteEncoding(StrEnum):
     """Rows are named by key: for changelogs without `__prev_offset`."""
 
     NATIVE = "native"
-    """The format merges by key itself (Paimon, Hudi): the writer is handed the changes (`LakeWriter.write_changes`)."""
+    """The format merges by key itself (Paimon, Hudi): the writer is handed the changes (`SupportsChanges`)."""
+
+
+class Lack(StrEnum):
+    CONDITIONAL_COMMIT = "conditional_commit"
+    """A commit cannot demand an exact head, so that a zombie cannot be fenced: the plugin is refused."""
+
+    TAGS = "tags"
+    """A commit does not tag its snapshot, which would keep it from expiry."""
+
+    ADD_COLUMN = "add_column"
+    PARTITIONS = "partitions"
+    COMPOSITE_BUCKET_KEY = "composite_bucket_key"
+    SNAPSHOT_EXPIRY = "snapshot_expiry"
+
+
+_OLD_ARGUMENTS = (*Lack, "snapshot_names", "rewrites")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +50,9 @@ class LakeCapabilities:
     one_writer_per_bucket: bool
     """A bucket's range may not be cut into sub-splits (Paimon's sequence numbers)."""
 
-    conditional_commit: bool
-    """A commit can demand an exact head. Without it a zombie cannot be fenced, and the plugin is refused."""
+    lacks: frozenset[Lack] = frozenset()
+    """Powers that every other format has, and this one has not."""
 
-    tags: bool
-    """Our newest snapshot is tagged by its own commit, which keeps it from expiry. The contract suite holds a format to
-    it."""
-
-    add_column: bool
-    partitions: bool
-    composite_bucket_key: bool
-    snapshot_expiry: bool
     time_partitions: bool = False
     """Tables can be partitioned by the year, month, day or hour of a column (`day(ts)`), and the format's own readers
     see the column and no other."""
@@ -61,13 +70,24 @@ class LakeCapabilities:
     clean_tables: bool = False
     """Lake tables may do without the system columns."""
 
-    snapshot_names: bool = False
-    """Snapshots can be given names that keep them from everybody's expiry (`LakeMaintenance.tag`): those of cuts are.
-    Without it only our own expiry spares them."""
+    conditional_commit: InitVar[bool | None] = None
+    tags: InitVar[bool | None] = None
+    add_column: InitVar[bool | None] = None
+    partitions: InitVar[bool | None] = None
+    composite_bucket_key: InitVar[bool | None] = None
+    snapshot_expiry: InitVar[bool | None] = None
+    snapshot_names: InitVar[bool | None] = None
+    rewrites: InitVar[bool | None] = None
+    """The last eight are arguments of plugins that were written for 0.1, and go with 0.3."""
 
-    rewrites: bool = False
-    """Data files can be rewritten by us (`LakeStorage.rewrite`, `LakeCommitter.prepare_rewrite`). Without it nobody
-    compacts the format's tables."""
+    def __post_init__(self, *old: bool | None) -> None:
+        given = {name: value for name, value in zip(_OLD_ARGUMENTS, old, strict=True) if value is not None}
+        if not given:
+            return
+        what = f"LakeCapabilities({', '.join(given)}) goes with 0.3; name what a format cannot do in `lacks`"
+        warn(what, DeprecationWarning, stacklevel=3)
+        lacks = {Lack(name) for name, value in given.items() if not value and name in list(Lack)}
+        object.__setattr__(self, "lacks", self.lacks | lacks)
 
     @property
     def upserts(self) -> bool:
@@ -87,6 +107,7 @@ def check_table(
     descriptor: TableDescriptor,
     *,
     has_prev_offset: bool = True,
+    can_rewrite: bool = True,
 ) -> None:
     """Called when a table is created, or its lake switched on. Raises `InvalidTable`."""
 
@@ -100,7 +121,7 @@ def check_table(
         raise refuse("primary_key", ", ".join(descriptor.primary_key), what)
     if not descriptor.is_pk and not capabilities.appends:
         raise refuse("primary_key", "none", "tables to which rows are only added")
-    if descriptor.partition_keys and not capabilities.partitions:
+    if descriptor.partition_keys and Lack.PARTITIONS in capabilities.lacks:
         raise refuse("partition_keys", ", ".join(descriptor.partition_keys), "partitions")
     if not capabilities.time_partitions and (times := [k for k in descriptor.partitioning if k.unit is not None]):
         what = (
@@ -109,9 +130,9 @@ def check_table(
         )
         raise refuse("partition_keys", str(times[0]), what)
     retention = descriptor.properties.get(RETENTION_PROPERTY)
-    if retention is not None and is_changelog(descriptor.schema) and not capabilities.rewrites:
+    if retention is not None and is_changelog(descriptor.schema) and not can_rewrite:
         raise refuse(RETENTION_PROPERTY, retention, "files that we may take out again: its changelogs stay for ever")
-    if len(descriptor.bucket_keys) > 1 and not capabilities.composite_bucket_key:
+    if len(descriptor.bucket_keys) > 1 and Lack.COMPOSITE_BUCKET_KEY in capabilities.lacks:
         raise refuse("bucket_keys", ", ".join(descriptor.bucket_keys), "bucket keys of several columns")
 
 
@@ -130,6 +151,6 @@ def check_bucket_function(
 
 def check_added_columns(format: str, capabilities: LakeCapabilities, path: TablePath, columns: list[str]) -> None:
     """Called when columns are added. Raises `InvalidTable`."""
-    if columns and not capabilities.add_column:
+    if columns and Lack.ADD_COLUMN in capabilities.lacks:
         reason = f"the lake format {format} cannot add columns"
         raise InvalidTable(table=str(path), field="add_columns", value=", ".join(columns), reason=reason)

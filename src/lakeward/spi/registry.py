@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
 from lakeward.errors import InvalidConfig, PluginNotFound
+from lakeward.spi.capabilities import Lack
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
@@ -21,7 +22,7 @@ def load_lake(name: str, options: Mapping[str, str]) -> LakeStorage:
     """The lake plugin of that name with its options. Raises `PluginNotFound`, `InvalidConfig`."""
     storage = find_lake_plugin(name)(options)
     assert isinstance(storage, LakeStorage), f"{name} gave {type(storage).__name__}, no LakeStorage"
-    if not storage.capabilities.conditional_commit:
+    if Lack.CONDITIONAL_COMMIT in storage.capabilities.lacks:
         reason = "it cannot commit on an exact head, so that a round that lost its lease could not be refused"
         raise InvalidConfig(where=f"datalake.format = {name}", reason=reason)
     return storage

@@ -3,9 +3,9 @@
 what the driver can commit of it. Planner, executor task and driver are in `lakeward.tiering.compact`.
 
 The way of one rewrite: `LakeReader.load_base`, `load_snapshot` and `files` of that head, a plan; an intent of kind
-compaction with `LakeCommitter.prefix(round_id)`; `LakeCommitter.begin(round_id)`; `LakeStorage.rewrite` per group, in
-executors; then, on each new head, `LakeCommitter.prepare_rewrite` and `commit` with `Precondition(fence=...)` of the
-plan. `LakeCommitter.find(round_id)` answers for a rewrite's id as for a round's.
+compaction with `LakeCommitter.prefix(round_id)`; `LakeCommitter.begin(round_id)`; `SupportsRewrite.rewrite` per group,
+in executors; then, on each new head, `SupportsRewriteCommit.prepare_rewrite` and `commit` with
+`Precondition(fence=...)` of the plan. `LakeCommitter.find(round_id)` answers for a rewrite's id as for a round's.
 """
 
 from __future__ import annotations

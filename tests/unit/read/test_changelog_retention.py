@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,23 @@ import pytest
 
 from lakeward.errors import HistoryGone, InvalidTable
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
+from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import COMPACT, Content, SideName
 from lakeward.model.sidetable import side_table
-from lakeward.model.table import TablePath
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
+from lakeward.spi.lake.catalog import LakeCatalog
+from lakeward.spi.lake.committer import LakeCommitter
+from lakeward.spi.lake.maintenance import LakeMaintenance
+from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
 from lakeward.spi.lakefile import LakeFile
 from lakeward.tiering.compact.retention import Retention, dropped_ranges
 from lakeward.verify.table import verify_table
@@ -174,17 +179,41 @@ def test_a_crash_before_it_is_said_lets_nothing_go(world: InProcessLakeward) -> 
     check_verified(world)
 
 
-def test_without_a_changelog_or_where_files_stay_it_is_refused(world: InProcessLakeward) -> None:
-    assert isinstance(world.lake, MemoryLakeStorage)
+class FixedFiles(LakeStorage):
+    """A lake whose files Lakeward cannot rewrite."""
+
+    name, capabilities = "fixed", CAPABILITIES
+
+    def __init__(self) -> None:
+        self._lake = MemoryLakeStorage(MemoryLake())
+
+    def catalog(self) -> LakeCatalog:
+        return self._lake.catalog()
+
+    def open_writer(self, task: WriteTask) -> LakeWriter:
+        return self._lake.open_writer(task)
+
+    def open_committer(self, table: TableInfo) -> LakeCommitter:
+        return self._lake.open_committer(table)
+
+    def open_reader(self, table: TableInfo) -> LakeReader:
+        return self._lake.open_reader(table)
+
+    def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
+        return self._lake.open_maintenance(table)
+
+
+def test_without_a_changelog_or_where_files_stay_it_is_refused(tmp_path: Path) -> None:
+    world = open_world(tmp_path, lambda _: FixedFiles())
     with pytest.raises(InvalidTable, match="the table has no changelog"):
         world.create(PATH, "id bigint not null", primary_key="id", **{k: v for k, v in ON.items() if k == RETENTION})
     world.create(PATH, "id bigint not null", primary_key="id", **{k: v for k, v in ON.items() if k != RETENTION})
-    world.lake.capabilities = replace(world.lake.capabilities, rewrites=False)
-    words = "memory has no files that we may take out again: its changelogs stay for ever"
+    words = "fixed has no files that we may take out again: its changelogs stay for ever"
     with pytest.raises(InvalidTable, match=words):
         world.federation.alter(TablePath.parse(PATH), AlterTable(properties={RETENTION: "1 h"}))
     with pytest.raises(InvalidTable, match=words):
         world.create("db.u", "id bigint not null", primary_key="id", **ON)
+    world.close()
 
 
 def file(path: str, start: int, stop: int | None) -> LakeFile:

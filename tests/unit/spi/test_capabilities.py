@@ -18,7 +18,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.model.types import DateType, Int64Type, StringType
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.spi.capabilities import DeleteEncoding, check_table
+from lakeward.spi.capabilities import DeleteEncoding, Lack, LakeCapabilities, check_table
 from lakeward.spi.registry import load_lake
 from tests.kit.world import CoordinatorWorld
 
@@ -37,13 +37,13 @@ def descriptor(**facts: Any) -> TableDescriptor:
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"delete_encodings": NONE}, {"primary_key": ("id",)}, "primary_key.*no upserts"),
-    ({"partitions": False}, {"partition_keys": ("region",)}, "partition_keys.*no partitions"),
     (
         {"time_partitions": False},
         {"partition_keys": ("day(at)",)},
         r"day\(at\).*no partitions by the time of a column here: put the table on an Iceberg or a Lance lake, or give",
     ),
-    ({"composite_bucket_key": False}, {"bucket_keys": ("id", "region")}, "bucket_keys.*several columns"),
+    ({"lacks": {Lack.PARTITIONS}}, {"partition_keys": ("region",)}, "partition_keys.*no partitions"),
+    ({"lacks": {Lack.COMPOSITE_BUCKET_KEY}}, {"bucket_keys": ("id", "region")}, "bucket_keys.*several columns"),
 ]
 
 
@@ -60,7 +60,9 @@ def test_a_table_that_needs_what_its_format_lacks_is_not_created(
 
 
 def test_a_column_is_not_added_where_the_format_cannot(tmp_path: Path) -> None:
-    world = CoordinatorWorld(tmp_path, MemoryLakeStorage(MemoryLake(), replace(CAPABILITIES, add_column=False)))
+    world = CoordinatorWorld(
+        tmp_path, MemoryLakeStorage(MemoryLake(), replace(CAPABILITIES, lacks=frozenset({Lack.ADD_COLUMN})))
+    )
     world.create()
     column = Column(name="more", type=StringType()).to_json()
     with pytest.raises(InvalidTable, match="memory cannot add columns"):
@@ -80,7 +82,7 @@ def test_the_encoding_follows_what_the_hot_store_tells() -> None:
 
 
 def load_careless(options: Mapping[str, str]) -> MemoryLakeStorage:
-    return MemoryLakeStorage(MemoryLake(), replace(CAPABILITIES, conditional_commit=False))
+    return MemoryLakeStorage(MemoryLake(), replace(CAPABILITIES, lacks=frozenset({Lack.CONDITIONAL_COMMIT})))
 
 
 def test_a_format_that_cannot_commit_on_an_exact_head_is_not_loaded(
@@ -93,3 +95,22 @@ def test_a_format_that_cannot_commit_on_an_exact_head_is_not_loaded(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(InvalidConfig, match=r"careless.*exact head"):
         load_lake("careless", {})
+
+
+def test_capabilities_of_a_plugin_for_an_older_version_mean_the_same_and_warn() -> None:
+    with pytest.warns(
+        DeprecationWarning, match=r"LakeCapabilities\(conditional_commit, tags, .*rewrites\) goes with 0\.3"
+    ):
+        old = LakeCapabilities(
+            delete_encodings=NONE,
+            one_writer_per_bucket=False,
+            conditional_commit=True,
+            tags=True,
+            add_column=False,
+            partitions=False,
+            composite_bucket_key=True,
+            snapshot_expiry=True,
+            rewrites=True,
+        )
+    assert old.lacks == {Lack.ADD_COLUMN, Lack.PARTITIONS}
+    assert replace(old, one_writer_per_bucket=True).lacks == old.lacks

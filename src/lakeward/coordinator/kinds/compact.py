@@ -19,6 +19,7 @@ from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.ids import JobName
 from lakeward.model.side import COMPACT, TIER
 from lakeward.protocol.heartbeat import TableFinished
+from lakeward.spi.lake.supports import SupportsRewrite
 
 LOOK_FILES = 8
 """New files after which a side is looked at: the fan-in, as fewer can not be merged."""
@@ -65,8 +66,7 @@ class CompactKind(Kind):
 
     def why_not(self, side: LakeSide) -> str | None:
         storage = self._board.lake_of(side)
-        can_rewrite = storage is not None and storage.capabilities.rewrites
-        return None if can_rewrite else "its lake format has no files that Lakeward rewrites"
+        return None if isinstance(storage, SupportsRewrite) else "its lake format has no files that Lakeward rewrites"
 
     def _is_stale(self, side: LakeSide, work: Work) -> bool:
         if work.looked_at_ms is None or side.last_tiered_at_ms is None:

@@ -38,6 +38,7 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.operate import AdoptionStatus
 from lakeward.spi.hotadmin import HotLoad
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsFileOrder, SupportsTakeOver
 
 _log = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ class Adoptions:
         if at is None:
             return True
         looked_at, clock = self._board.clock.monotonic(), self._board.clock
+        assert isinstance(reader, SupportsFileOrder), f"{storage.name} has no order of files"
         batches = reader.scan_files(SnapshotId(at), columns=load.table.schema.names, first=load.files)
         with closing(_whole(batches)) as scanned:
             for number, batch in scanned:
@@ -159,7 +161,9 @@ class Adoptions:
             catalog = storage.catalog()
             catalog.reconcile_schema(table)
             catalog.create(table, adopt=True)
-            storage.open_maintenance(table).take_over(ends, None if at is None else SnapshotId(at))
+            upkeep = storage.open_maintenance(table)
+            assert isinstance(upkeep, SupportsTakeOver), f"{storage.name} takes over nothing"
+            upkeep.take_over(ends, None if at is None else SnapshotId(at))
             fault_point("load.taken-over", table=str(load.table.path))
             self._publish(load, ends)
 

@@ -39,6 +39,7 @@ from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, 
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi.hotadmin import HotLoad
 from lakeward.spi.lake.catalog import LakeCatalog
+from lakeward.spi.lake.supports import SupportsForeignTables, SupportsTakeOver
 from lakeward.spi.lakefile import AdoptedRows
 from lakeward.spi.lakename import lake_named
 
@@ -158,7 +159,9 @@ class Federation:
             raise TableAlreadyExists(table=str(path))
         table, options, warnings = self._foreign_table(path, request)
         self.sides.catalog(options).create(table, adopt=True)
-        self._board.lakes(options.lake).open_maintenance(table).take_over({})
+        upkeep = self._board.lakes(options.lake).open_maintenance(table)
+        assert isinstance(upkeep, SupportsTakeOver), f"{options.format} takes over nothing"
+        upkeep.take_over({})
         made = self.create(CreateTable(path=path, descriptor=table.descriptor, adopt=True))
         return replace(made, warnings=(*made.warnings, *warnings))
 
@@ -190,6 +193,9 @@ class Federation:
             raise InvalidRequest(what=what, reason=reason)
         (options,) = sides.values()
         catalog = self.sides.catalog(options)
+        if not isinstance(catalog, SupportsForeignTables):
+            reason = "of this lake format no tables are taken over that others made; Iceberg's are"
+            raise InvalidRequest(what=f"adopting {path}", reason=reason)
         try:
             with of_table(str(path)):
                 foreign = catalog.describe_foreign(path, request.bucket_count, request.primary_key)

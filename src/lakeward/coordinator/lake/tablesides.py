@@ -21,6 +21,7 @@ from lakeward.model.sidetable import side_table
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
 from lakeward.spi.lake.catalog import LakeCatalog
+from lakeward.spi.lake.supports import SupportsRewrite
 from lakeward.spi.lakename import lake_named
 
 
@@ -120,7 +121,9 @@ class TableSides:
         """Can the table exist in its lake format? Raises `InvalidTable`, `UnsupportedType`, `UnsupportedBucketKey`."""
         if options.format is not None:
             of = side_table(TableInfo(path=path, table_id=new_table_id(), descriptor=descriptor), name)
-            check_table(options.format, self._board.lakes(options.lake).capabilities, of.path, of.descriptor)
+            lake = self._board.lakes(options.lake)
+            can_rewrite = isinstance(lake, SupportsRewrite)
+            check_table(options.format, lake.capabilities, of.path, of.descriptor, can_rewrite=can_rewrite)
             self.catalog(options).check_descriptor(of.path, of.descriptor)
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str], sides: Sides) -> None:

@@ -50,7 +50,9 @@ from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi.lake.supports import SupportsIntents
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.snapshotkeys import OFFSETS_KEY
 
@@ -296,14 +298,19 @@ class FlussCoordinatorClient(CoordinatorClient):
     # ---- intents ---------------------------------------------------------------------------------------------------
     def record_intent(self, intent: Intent) -> None:
         table = self._tables.load_by_id(intent.table_id)
-        self._lake_of(table)[2].open_intents(table).record(intent)
+        self._intents_of(table).record(intent)
         _keep(self._intents, intent.round_id, table, self._lock)
 
     def abandon_intent(self, round_id: RoundId) -> None:
         with self._lock:
             table = self._intents.pop(round_id, None)
         if table is not None:
-            self._lake_of(table)[2].open_intents(table).abandon(round_id)
+            self._intents_of(table).abandon(round_id)
+
+    def _intents_of(self, table: TableInfo) -> IntentStore:
+        lake = self._lake_of(table)[2]
+        assert isinstance(lake, SupportsIntents), f"{lake.name} keeps no intents"
+        return lake.open_intents(table)
 
     # ---- reads -----------------------------------------------------------------------------------------------------
     def read_plan(

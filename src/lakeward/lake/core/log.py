@@ -203,11 +203,3 @@ class SnapshotLog(ABC, Generic[G, C, R]):
     def clean(self, ground: G, expired: Sequence[ExpiringSnapshot]) -> Sequence[str]:
         """After `only_in` was deleted: removes the log's own leftovers, or returns their paths. Safe to repeat."""
         return ()
-
-    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
-        """Gives a snapshot that the table has a name, moved where it is given already. Raises `SnapshotGone`."""
-        raise NotImplementedError(f"{self.lake} has no names for snapshots")
-
-    def untag(self, name: str) -> None:
-        """Safe to repeat."""
-        raise NotImplementedError(f"{self.lake} has no names for snapshots")

@@ -17,6 +17,7 @@ from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.spi.commit import CommitProperties, Precondition
 from lakeward.spi.lake.maintenance import LakeMaintenance
+from lakeward.spi.lake.supports import SupportsSnapshotNames
 from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 
 _ATTEMPTS = 3
@@ -77,12 +78,20 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
         self.delete(self._log.clean(ground, expired))
         return Expired(snapshots=tuple(s.snapshot_id for s in expired), bytes=freed)
 
+
+class NamingMaintenance(CoreMaintenance[G]):
+    """Of a format whose log has names for snapshots."""
+
+    def __init__(self, table: LakeTable[G], names: SupportsSnapshotNames) -> None:
+        super().__init__(table)
+        self._names = names
+
     def tag(self, name: str, snapshot_id: SnapshotId) -> None:
         try:
             self._log.get(self._log.load(), snapshot_id)
-            self._log.tag(name, snapshot_id)
+            self._names.tag(name, snapshot_id)
         except SnapshotGone as error:
             raise SnapshotGone.before_tag(table=self._log.table, snapshot=snapshot_id, tag=name) from error
 
     def untag(self, name: str) -> None:
-        self._log.untag(name)
+        self._names.untag(name)

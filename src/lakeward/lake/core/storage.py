@@ -8,7 +8,7 @@ from typing import Generic
 
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.core.log import G
-from lakeward.lake.core.maintenance import CoreMaintenance
+from lakeward.lake.core.maintenance import CoreMaintenance, NamingMaintenance
 from lakeward.lake.core.reader import PositionReader
 from lakeward.lake.core.table import LakeTable, PositionTable
 from lakeward.model.table import TableInfo
@@ -16,6 +16,7 @@ from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.lake.maintenance import LakeMaintenance
 from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsSnapshotNames
 
 
 class CoreStorage(LakeStorage, Generic[G]):
@@ -27,7 +28,9 @@ class CoreStorage(LakeStorage, Generic[G]):
         return CoreCommitter(self.open_table(table))
 
     def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
-        return CoreMaintenance(self.open_table(table))
+        opened = self.open_table(table)
+        names = opened.log
+        return NamingMaintenance(opened, names) if isinstance(names, SupportsSnapshotNames) else CoreMaintenance(opened)
 
 
 class PositionStorage(CoreStorage[G]):

@@ -31,13 +31,6 @@ _CACHED = 64
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
-    conditional_commit=True,
-    tags=True,
-    add_column=True,
-    partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-    rewrites=True,
 )
 
 

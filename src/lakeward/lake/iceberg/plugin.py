@@ -26,17 +26,9 @@ _CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
-    conditional_commit=True,
     bucket_function=BucketFunction.ICEBERG,
-    tags=True,
-    add_column=True,
-    partitions=True,
     time_partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-    snapshot_names=True,
     clean_tables=True,
-    rewrites=True,
 )
 
 

@@ -37,15 +37,7 @@ _STORAGE_KEYS = {
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
-    conditional_commit=True,
-    tags=True,
-    add_column=True,
-    partitions=True,
     time_partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-    snapshot_names=True,
-    rewrites=True,
 )
 
 

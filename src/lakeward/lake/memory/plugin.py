@@ -26,14 +26,7 @@ NAME = "memory"
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
-    conditional_commit=True,
-    tags=True,
-    add_column=True,
-    partitions=True,
     time_partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-    rewrites=True,
 )
 
 NATIVE = replace(CAPABILITIES, delete_encodings=frozenset({DeleteEncoding.NATIVE}), one_writer_per_bucket=True)

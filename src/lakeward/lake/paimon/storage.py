@@ -28,17 +28,9 @@ from lakeward.spi.rewrite import RewriteResult, RewriteTask
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.NATIVE}),
     one_writer_per_bucket=False,
-    conditional_commit=True,
     bucket_function=BucketFunction.PAIMON,
     bucket_function_needed=True,
-    tags=True,
-    add_column=True,
-    partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-    snapshot_names=True,
     clean_tables=True,
-    rewrites=True,
 )
 
 

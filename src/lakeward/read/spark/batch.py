@@ -21,6 +21,7 @@ from lakeward.read.spark.tailframe import DRIVER_ROWS, driver_tail, empty_frame,
 from lakeward.read.tail import TailFold
 from lakeward.read.unionrows import fold_tails
 from lakeward.spi.hot import HotPlugin
+from lakeward.spi.lake.supports import SupportsVectors
 from lakeward.spi.lakefile import LakeFile
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ def _lake(
         field_ids=opened.pinned.field_ids(),
         dead=DeadRows(opened.table, groups.dead),
         keys_frame=keys_frame(spark, folds),
-        deleted_rows=opened.pinned.deleted_rows,
+        deleted_rows=opened.pinned.deleted_rows if isinstance(opened.pinned, SupportsVectors) else None,
     )
     return scan.frame(groups)
 

@@ -14,6 +14,7 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsRewrite
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import describe_compaction
 from lakeward.tiering.compact.shape import describe_shape
@@ -132,7 +133,7 @@ def describe_lake_files(table: TableInfo, label: str, storage: LakeStorage | Non
     """By the default policy: a job's own settings are the job's. Raises `TableBusy` where nothing can be rewritten."""
     if storage is None:
         raise TableBusy(table=label, reason="the lake is switched off for it; set table.datalake.enabled to true")
-    if not storage.capabilities.rewrites:
+    if not isinstance(storage, SupportsRewrite):
         raise TableBusy(table=label, reason="its lake format has no files that Lakeward rewrites")
     ground = load_compaction(table, storage, TieringOptions(server=""), clock)
     return {

@@ -107,21 +107,6 @@ class LakeCatalog(ABC):
         None: the format cannot tell. Raises `LakeUnavailable`, `LakeTableGone`."""
         return None
 
-    def describe_foreign(
-        self, path: TablePath, bucket_count: int = 1, primary_key: Sequence[str] = ()
-    ) -> TableDescriptor:
-        """What a lake table that others made is as a table of ours, in the layout that it has. Changes nothing; of rows
-        it tells nothing.
-
-        Raises `InvalidTable`, `UnsupportedType` where it cannot work, `InvalidRequest` for a format without such
-        tables, `LakeUnavailable`, `LakeTableGone`."""
-        reason = "of this lake format no tables are taken over that others made; Iceberg's are"
-        raise InvalidRequest(what=f"adopting {path}", reason=reason)
-
-    def warn_foreign(self, path: TablePath) -> tuple[str, ...]:
-        """What whoever adopts a lake table that others made should know, in words. Changes nothing."""
-        return ()
-
     @abstractmethod
     def table_id(self, path: TablePath) -> TableId | None:
         """The table id that our newest snapshot there carries; None without one. For adoption."""

@@ -12,7 +12,6 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
 
 
 class LakeCommitter(ABC):
@@ -46,24 +45,6 @@ class LakeCommitter(ABC):
         Called again with a fresh base after a foreign commit; files of an earlier call are left to orphan removal.
         Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; may raise `CommitConflict` if the head is
         no longer `base`'s, which `commit` finds at the latest."""
-
-    def prepare_rewrite(
-        self,
-        results: Sequence[RewriteResult],
-        base: LakeBase,
-        round_id: RoundId,
-        extra: Mapping[str, str] | None = None,
-    ) -> PreparedRewrite:
-        """Build the commit of a rewrite on `base` (from `LakeReader.load_base` just before): new files in, inputs out
-        with the deletes that touch no live file any more, as one snapshot that changes no row. Deletes that came since
-        the plan go along by position. A group of which an input is no longer live under the same path and sequence
-        number is left out alone. Token, offsets, generation, fence and row count are copied; `extra` is what the
-        snapshot says besides. Groups that are dropped come without others: their rows are gone after it, as a delete
-        that every engine sees.
-
-        Called by a compaction's driver, again with a fresh base after a conflict that is not `lost`. Blocks on storage.
-        Raises `CommitConflict` if the head is not `base`'s, `LakeUnavailable`."""
-        raise NotImplementedError(f"{type(self).__name__} does not rewrite files")
 
     @abstractmethod
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:

@@ -6,11 +6,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
-from lakeward.spi.lakefile import AdoptedRows, Expired, LakeSnapshot, StoredFile
+from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 
 PROBE = "lakeward-probe-"
 """What the names of probe files begin with; no reader takes them for data."""
@@ -23,14 +22,6 @@ class LakeMaintenance(ABC):
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the
         format only when all are asked for, and only those that our own catalog wrote."""
-
-    def take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None = None) -> AdoptedRows:
-        """Makes a lake table that others made ours: a snapshot that changes no file, with our table id and these
-        offsets. What was there is noted, and its snapshot named for ever. Safe to repeat, for the same table id and
-        offsets. `at`: of a PK table, whose rows were read at this snapshot; it must be main's head.
-
-        Raises `CommitConflict` where others keep committing, `LakeForeign` where another table was first."""
-        raise NotImplementedError(f"{type(self).__name__} takes over nothing")
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
         """`list_files` of several rounds. A format that lists a whole folder anyway does so once."""
@@ -63,18 +54,8 @@ class LakeMaintenance(ABC):
         """Removes these snapshots, then the files that only they referenced; returns the bytes freed. Safe to repeat; a
         crash in between only delays the deletion (`delete_expired` finishes it)."""
 
-    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
-        """Gives a snapshot a name that keeps it from anybody's expiry, and by which other engines find it; readers of
-        ours find it for as long as it has one. Called where `LakeCapabilities.snapshot_names` says so. Safe to repeat;
-        a name that is there moves. Raises `LakeUnavailable`, `SnapshotGone`."""
-        raise NotImplementedError(f"{type(self).__name__} has no names for snapshots")
-
-    def untag(self, name: str) -> None:
-        """Called and raises as `tag`. Safe to repeat, and where there never was such a name."""
-        raise NotImplementedError(f"{type(self).__name__} has no names for snapshots")
-
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in
         the answer. Called after a round's commit took them out, or after a crash. Safe to repeat, also after a crash of
-        its own."""
-        raise NotImplementedError(f"{type(self).__name__} does not expire snapshots")
+        its own. Default: `expirable` names none."""
+        return Expired()

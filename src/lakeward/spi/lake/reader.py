@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
@@ -102,23 +102,10 @@ class LakeReader(ABC):
         """What was there when a table that others made was taken over; None of every other."""
         return None
 
-    def scan_files(
-        self, snapshot_id: SnapshotId, *, columns: Sequence[str], first: int = 0
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """As `scan`, file by file, in an order that is always the same; each batch with the number of its file, from
-        this one on. For whoever must be able to go on in the middle."""
-        raise NotImplementedError(f"{type(self).__name__} has no order of files")
-
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
         file by themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
         return None
-
-    def deleted_rows(self, file: LakeFile) -> Offsets:
-        """Positions of the rows that a file's deletion vectors (and positional deletes) take out of it, ascending, for
-        engines that scan the file by themselves. Formats without vectors need none. Raises `LakeUnavailable`,
-        `LakeTampered`."""
-        raise NotImplementedError
 
     def field_ids(self) -> Mapping[str, int]:
         """Column name of today -> field id in the data files, for engines that scan them by

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import LakeCapabilities
-from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake.catalog import LakeCatalog
 from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.lake.maintenance import LakeMaintenance
 from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lake.writer import LakeWriter, WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 
 class LakeStorage(ABC):
@@ -49,21 +46,7 @@ class LakeStorage(ABC):
         """Must a bucket's rows of a round come from one writer? As the capabilities say, unless tables differ."""
         return self.capabilities.one_writer_per_bucket
 
-    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        """Called in an executor: reads the files of one group with the deletes of the planned snapshot applied, and
-        writes their rows in ascending offset order with today's columns. Does not go to the catalog.
-
-        `is_due` is asked between row groups: once it says yes the work ends, and the answer is None. A crash, or an
-        end, leaves files that no snapshot references. Raises `LakeUnavailable`, `LakeTampered`."""
-        raise NotImplementedError(f"{self.name} does not rewrite files")
-
     def check_shared(self, table: TableInfo) -> None:
         """Refuses a lake table that a Fluss cluster made as rounds do not write it. May block. Raises `InvalidTable`,
         `LakeUnavailable`, `LakeTableGone`."""
         return
-
-    def open_intents(self, table: TableInfo) -> IntentStore:
-        """Intents kept beside the table, for a hot store whose coordinator keeps none (Apache Fluss). May block on the
-        catalog.
-        """
-        raise NotImplementedError(f"{self.name} keeps no intents")

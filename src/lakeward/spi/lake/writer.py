@@ -34,16 +34,6 @@ class LakeWriter(ABC):
         `__bucket` and partition values come from the split. Blocks on storage. A crash leaves a file that no snapshot
         references. Raises `LakeUnavailable` and what the format refuses."""
 
-    def delete_keys(self, batch: pa.RecordBatch) -> None:
-        """Keys whose older rows go (equality encoding), in the order of the changelog relative to `write`."""
-        raise NotImplementedError(f"{type(self).__name__} takes no keys")
-
-    def write_changes(self, batch: pa.RecordBatch) -> None:
-        """Changes of a PK table as they are in the changelog (native encoding): the user's columns, `__offset`,
-        `__timestamp` and `__change_type`, in the changelog's order: of one key the last change counts. In a -D only key
-        columns need be set. Blocks and raises as `write`."""
-        raise NotImplementedError(f"{type(self).__name__} takes no changes")
-
     @abstractmethod
     def complete(self) -> bytes | None:
         """Closes the files and returns the WriteResult as small versioned bytes; None when no row came.

@@ -15,6 +15,7 @@ from lakeward.errors import CommitConflict
 from lakeward.model.faults import fault_point
 from lakeward.model.round import LakeBase
 from lakeward.spi.commit import Precondition
+from lakeward.spi.lake.supports import SupportsRewriteCommit
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
 from lakeward.spi.snapshotkeys import JOB_KEY
@@ -61,6 +62,7 @@ class CompactionCommit(Landing):
         raise AssertionError("delays never end")
 
     def _prepare(self) -> tuple[LakeBase, PreparedRewrite]:
+        assert isinstance(self.committer, SupportsRewriteCommit), f"{self.table.path} is in a lake without rewrites"
         for delay in delays():
             self.control.check()
             base = self.patiently(self.reader.load_base)

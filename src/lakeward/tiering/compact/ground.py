@@ -15,6 +15,7 @@ from lakeward.model.side import COMPACT
 from lakeward.model.table import TableInfo
 from lakeward.protocol.views import WorkStatus
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsRewrite, SupportsVectors
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteGroup
 from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop
@@ -58,7 +59,9 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
         by_commit=is_clean and table.is_pk,
     )
     files = tuple(reader.files(snapshot.snapshot_id))
-    deleted = {f.path: len(reader.deleted_rows(f)) for f in files if may_be_worn(f, policy)}
+    deleted = dict[str, int]()
+    if isinstance(reader, SupportsVectors):
+        deleted = {f.path: len(reader.deleted_rows(f)) for f in files if may_be_worn(f, policy)}
     is_counted = is_clean and not table.is_pk
     is_aged = is_counted and reader.counts_by_commit
     retention = load_retention(table, reader, snapshot.snapshot_id, files, clock.now_ms())
@@ -90,7 +93,7 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
 def load_debt(table: TableInfo, lake: LakeStorage, clock: Clock) -> WorkStatus | None:
     """What compaction has to do by the default policy, as it is shown where no coordinator of ours keeps it; None: the
     lake's files are not rewritten. Raises as `load_compaction`."""
-    if not lake.capabilities.rewrites:
+    if not isinstance(lake, SupportsRewrite):
         return None
     plan = load_compaction(table, lake, TieringOptions(server=""), clock).plan
     return WorkStatus(kind=COMPACT, epoch=NO_EPOCH, debt_files=plan.saved_files)

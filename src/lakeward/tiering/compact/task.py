@@ -9,6 +9,7 @@ from dataclasses import replace
 from lakeward.errors import LakewardError, SplitFailed
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
+from lakeward.spi.lake.supports import SupportsRewrite
 from lakeward.spi.plugins import PluginCache
 from lakeward.spi.rewrite import RewriteGroup, RewriteTask
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
@@ -44,7 +45,9 @@ def _rewrite(
     if is_due():
         return RewriteOutcome(index=group.index)
     task = RewriteTask(round_id=order.round_id, table=order.table, group=group, attempt=attempt, handle=order.handle)
-    result = plugins.lake(order.lake).rewrite(task, is_due)
+    lake = plugins.lake(order.lake)
+    assert isinstance(lake, SupportsRewrite), f"{lake.name} does not rewrite files"
+    result = lake.rewrite(task, is_due)
     if result is None:
         return RewriteOutcome(index=group.index)
     return RewriteOutcome(

@@ -14,6 +14,7 @@ from lakeward.model.clock import Clock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.hot import HotPlugin
+from lakeward.spi.lake.supports import SupportsIntents
 from lakeward.spi.plugins import Plugin, PluginCache
 
 log = logging.getLogger("lakeward.tiering")
@@ -59,6 +60,7 @@ class OrphanDuty:
         removal = OrphanRemoval(
             lake, table, clock=self._clock, options=self._options, hold=_never, adopt=lambda _base: None
         )
+        assert isinstance(lake, SupportsIntents), f"{lake.name} keeps no intents"
         report = removal.by_intents(lake.open_intents(table))
         if report.files:
             log.info("%s: removed %d orphans, %d bytes", path, report.files, report.bytes)

@@ -23,6 +23,7 @@ from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsChanges, SupportsKeyDeletes
 from lakeward.spi.lake.writer import LakeWriter, WriteTask
 from lakeward.spi.plugins import PluginCache
 from lakeward.spi.resume import next_offset
@@ -154,7 +155,7 @@ class SplitWriter:
         gone = fold.replaced_keys
         if gone.num_rows:
             for batch in gone.to_batches():
-                self._open_writer().delete_keys(batch)
+                self._delete_keys(batch)
         for batch in reader.read(split.start, stop):
             self._write(fold.live(batch))
         return _Written(stop)
@@ -201,7 +202,7 @@ class SplitWriter:
             key = list(self._order.table.descriptor.primary_key)
             for batch in self._lake.open_reader(self._order.table).scan(head, columns=key, buckets=[split.bucket]):
                 self._signal.check()
-                self._open_writer().delete_keys(batch)
+                self._delete_keys(batch)
         read = [0]
         rows = self._checked(self._store.read_snapshot(self._order.table, snapshot), read)
         for batch in sort_by_offset(rows) if self._store.has_prev_offset else rows:
@@ -233,6 +234,11 @@ class SplitWriter:
         return sort_by_offset(self._checked(rows, [0]))
 
     # ---- the lake's side -----------------------------------------------------------------------------------------
+    def _delete_keys(self, keys: pa.RecordBatch) -> None:
+        writer = self._open_writer()
+        assert isinstance(writer, SupportsKeyDeletes), f"{self._lake.name} takes no keys"
+        writer.delete_keys(keys)
+
     def _open_writer(self) -> LakeWriter:
         if self._writer is None:
             order = self._order
@@ -249,7 +255,9 @@ class SplitWriter:
 
     def _hand_over(self, changes: pa.RecordBatch) -> None:
         if changes.num_rows:
-            self._open_writer().write_changes(changes)
+            writer = self._open_writer()
+            assert isinstance(writer, SupportsChanges), f"{self._lake.name} takes no changes"
+            writer.write_changes(changes)
             self._rows += changes.num_rows
         fault_point("split.batch", **self._facts(), rows=self._rows)
 

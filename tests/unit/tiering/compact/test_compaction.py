@@ -22,6 +22,7 @@ from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.commit import Committable, Precondition
 from lakeward.spi.lake.committer import LakeCommitter
+from lakeward.spi.lake.supports import SupportsRewrite, SupportsRewriteCommit
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.plugins import PluginCache
 from lakeward.spi.rewrite import RewriteGroup, RewriteTask
@@ -111,6 +112,8 @@ def rewrite(world: World, bucket: Bucket) -> None:
     group = RewriteGroup(bucket=bucket, files=inputs, sequence=snapshot.sequence)
     handle = committer.begin(round_id)
     task = RewriteTask(round_id=round_id, table=world.table, group=group, attempt=0, handle=handle)
+    assert isinstance(world.lake, SupportsRewrite)
+    assert isinstance(committer, SupportsRewriteCommit)
     result = world.lake.rewrite(task)
     assert result is not None
     committable = committer.prepare_rewrite([result], base, round_id).committable

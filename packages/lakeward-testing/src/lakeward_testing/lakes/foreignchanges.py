@@ -20,10 +20,11 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.spi.commit import Renewal
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsSnapshotNames
 from lakeward_testing.lakes.removal import LATER_MS, removal_of
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
-from lakeward_testing.lakes.suite import B0, B1, LakeSuite, can, needs, row
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, needs, row
 from lakeward_testing.scripted_log import ScriptedLog
 
 POLICY = "table.datalake.foreign-rows"
@@ -83,8 +84,9 @@ class _Play:
 
     def tag(self) -> None:
         head = self.lake.open_reader(self.log.table).load_snapshot()
-        if head is not None and can(self.lake, "snapshot_names"):
-            self.lake.open_maintenance(self.log.table).tag("lakeward-cut-1", head.snapshot_id)
+        upkeep = self.lake.open_maintenance(self.log.table)
+        if head is not None and isinstance(upkeep, SupportsSnapshotNames):
+            upkeep.tag("lakeward-cut-1", head.snapshot_id)
 
     def resync(self) -> None:
         """As a round compares a bucket: rows that the lake lacks, has too many, or has otherwise."""

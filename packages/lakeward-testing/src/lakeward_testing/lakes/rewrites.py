@@ -14,6 +14,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
 from lakeward.model.types import StringType
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsKeyDeletes
 from lakeward_testing.lakes.removal import removal_of
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
@@ -128,6 +129,7 @@ class RewriteContract(LakeSuite):
         log.delete(B0, row(3))
         late = LakeRound.plan(lake, log)
         writer = lake.open_writer(late.task(B0, start, log.end(B0)))
+        assert isinstance(writer, SupportsKeyDeletes)
         writer.delete_keys(pa.record_batch({"id": pa.array([2, 3], pa.int64())}))
         new = log.batch(B0, start + 1, start + 2).select(["id", "name", "amount", "__offset", "__timestamp"])
         writer.write(new)

@@ -12,6 +12,7 @@ from lakeward.model.ids import RoundId, new_round_id
 from lakeward.model.table import TableInfo
 from lakeward.spi.commit import Precondition
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsRewrite, SupportsRewriteCommit
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, RewriteTask
 
@@ -29,7 +30,9 @@ class LakeRewrite:
 
     def __post_init__(self) -> None:
         self.reader = self.lake.open_reader(self.table)
-        self.committer = self.lake.open_committer(self.table)
+        committer = self.lake.open_committer(self.table)
+        assert isinstance(committer, SupportsRewriteCommit)
+        self.committer = committer
         self.base = self.reader.load_base()
         assert self.base.head is not None, "there is nothing to rewrite"
         head = self.reader.load_snapshot(self.base.head)
@@ -49,6 +52,7 @@ class LakeRewrite:
         ]
 
     def write(self, is_due: Callable[[], bool] = lambda: False) -> LakeRewrite:
+        assert isinstance(self.lake, SupportsRewrite)
         handle = self.committer.begin(self.round_id)
         for group in self.groups:
             task = RewriteTask(round_id=self.round_id, table=self.table, group=group, attempt=0, handle=handle)

@@ -25,6 +25,7 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsChanges
 from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward_testing.scripted_log import Row, ScriptedLog
@@ -76,6 +77,7 @@ class LakeRound:
         writer = self.lake.open_writer(self.task(bucket, start, stop, attempt))
         try:
             if self.table.is_pk and self.lake.capabilities.encoding(has_prev_offset=True) is DeleteEncoding.NATIVE:
+                assert isinstance(writer, SupportsChanges)
                 for part in parts:
                     writer.write_changes(without_prev(part))
                 self.take(bucket, stop, writer.complete())

@@ -17,7 +17,9 @@ from lakeward.model.ids import SnapshotId, TableId, new_table_id
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.capabilities import Lack
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsRewrite, SupportsSnapshotNames
 from lakeward_testing.faults import Faults
 from lakeward_testing.scripted_log import Row, ScriptedLog
 
@@ -83,7 +85,7 @@ class LakeSuite:
     @pytest.fixture(autouse=True)
     def _declared_gaps(self, request: pytest.FixtureRequest, lake: LakeStorage) -> None:
         name = request.node.originalname
-        missing = [c for c in getattr(request.function, "needs", ()) if not can(lake, c)]
+        missing = [c for c in getattr(request.function, "needs", ()) if not can(lake, c, self.table_info("probe"))]
         reason = f"{lake.name} has no {', '.join(missing)}" if missing else self.gaps.get(name)
         if reason:
             request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
@@ -106,10 +108,18 @@ class LakeSuite:
         return ScriptedLog(table)
 
 
-def can(lake: LakeStorage, capability: str) -> bool:
-    """A capability by its field's name; `equality` and `positions` ask for a delete encoding."""
+def can(lake: LakeStorage, capability: str, table: TableInfo) -> bool:
+    """A capability by its field's name; `equality` and `positions` ask for a delete encoding. `table`: one that
+    may be made."""
     if capability in ("equality", "positions", "native"):
         return capability in {str(e) for e in lake.capabilities.delete_encodings}
+    if capability == "rewrites":
+        return isinstance(lake, SupportsRewrite)
+    if capability == "snapshot_names":
+        lake.catalog().create(table)
+        return isinstance(lake.open_maintenance(table), SupportsSnapshotNames)
+    if capability in list(Lack):
+        return capability not in lake.capabilities.lacks
     return bool(getattr(lake.capabilities, capability))
 
 

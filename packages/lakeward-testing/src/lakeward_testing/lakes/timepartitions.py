@@ -15,9 +15,10 @@ from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.spi.capabilities import check_table
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsRewrite
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
-from lakeward_testing.lakes.suite import COLUMNS, LakeSuite, can, needs, row
+from lakeward_testing.lakes.suite import COLUMNS, LakeSuite, needs, row
 from lakeward_testing.scripted_log import Row, ScriptedLog
 
 MOMENTS = (
@@ -75,7 +76,7 @@ class TimePartitionContract(LakeSuite):
         log.upsert(late, row(1, "other", ts=then), row(3, ts=then))
         LakeRound.plan(lake, log).run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
-        if can(lake, "rewrites"):
+        if isinstance(lake, SupportsRewrite):
             LakeRewrite(lake=lake, table=log.table).run()
             log.delete(late, row(1, ts=then))
             LakeRound.plan(lake, log).run()

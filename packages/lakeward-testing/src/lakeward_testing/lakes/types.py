@@ -15,7 +15,9 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.newtable import check_new_table
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
+from lakeward.spi.capabilities import Lack
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsRewrite
 from lakeward_testing.lakes.ddl import EVERY_TYPE
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
@@ -121,7 +123,7 @@ class TypeContract(LakeSuite):
         log.append(B0, {"id": 1, **shown})
         LakeRound.plan(lake, log).run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
-        if lake.capabilities.add_column:
+        if Lack.ADD_COLUMN not in lake.capabilities.lacks:
             log = self.make_log(lake, "altered", columns=whole)
             added = [Column(name=n, type=parse_type(k)) for n, k in taken.items()]
             lake.catalog().check_alter(log.table, added, {})
@@ -181,7 +183,7 @@ class TypeContract(LakeSuite):
         ]
         put(B0, *({"id": 3 + at, **row} for at, row in enumerate(mixed)))
         LakeRound.plan(lake, log).run()
-        if lake.capabilities.add_column:
+        if Lack.ADD_COLUMN not in lake.capabilities.lacks:
             later = [Column(name=f"later_{n}", type=parse_type(kind)) for n, kind in columns.items()]
             self._add_columns(lake, log, *later)
             put(
@@ -191,7 +193,7 @@ class TypeContract(LakeSuite):
             LakeRound.plan(lake, log).run()
         expected = [(b, o, {n: row.get(n) for n in log.table.schema.names}) for b, o, row in log.expected(log.ends())]
         assert lake_rows(lake, log.table) == expected
-        if lake.capabilities.rewrites:
+        if isinstance(lake, SupportsRewrite):
             LakeRewrite(lake=lake, table=log.table).run()
             assert lake_rows(lake, log.table) == expected
 

@@ -12,6 +12,7 @@ from lakeward.errors import CommitConflict, LakeTampered, SnapshotGone
 from lakeward.model.ids import SnapshotId, new_round_id
 from lakeward.model.offsets import OffsetMap
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsSnapshotNames
 from lakeward.spi.lakefile import Expired
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes.removal import LATER_MS, intent_of, removal_of
@@ -214,6 +215,7 @@ class UpkeepContract(LakeSuite):
         """Where a format has no such names it is left to the coordinator to spare the snapshot."""
         log, ids = self._three_rounds(lake)
         upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        assert isinstance(upkeep, SupportsSnapshotNames)
         upkeep.untag("a-cut")
         upkeep.tag("a-cut", ids[1])
         for _ in range(2):
@@ -237,6 +239,7 @@ class UpkeepContract(LakeSuite):
     def test_expiry_by_others_leaves_what_has_a_name(self, lake: LakeStorage) -> None:
         log, ids = self._three_rounds(lake, primary_key=("id",))
         upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        assert isinstance(upkeep, SupportsSnapshotNames)
         upkeep.tag("a-cut", ids[0])
         self.foreign_expire(lake, log.table)
         listed = [s.snapshot_id for s in reader.snapshots()]

@@ -21,6 +21,7 @@ from lakeward.model.split import SnapshotSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.commit import Renewal
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lake.supports import SupportsChanges, SupportsKeyDeletes
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, needs, row
@@ -213,6 +214,7 @@ class UpsertContract(LakeSuite):
         log.upsert(B0, row(1), row(2), row(3))
         lake_round = LakeRound.plan(lake, log)
         writer = lake.open_writer(lake_round.task(B0, 0, 3))
+        assert isinstance(writer, SupportsChanges)
         writer.write_changes(without_prev(log.batch(B0, 0, 3)))
         lake_round.take(B0, 3, writer.complete())
         lake_round.commit()
@@ -221,6 +223,7 @@ class UpsertContract(LakeSuite):
         log.delete(B0, row(3), row(4), row(9))
         lake_round = LakeRound.plan(lake, log)
         writer = lake.open_writer(lake_round.task(B0, start, log.end(B0)))
+        assert isinstance(writer, SupportsChanges)
         for at in range(start, log.end(B0)):
             writer.write_changes(without_prev(log.batch(B0, at, at + 1)))
         lake_round.take(B0, log.end(B0), writer.complete())
@@ -240,6 +243,7 @@ class UpsertContract(LakeSuite):
         head = lake_round.base.head
         assert head is not None
         writer = lake.open_writer(lake_round.task(B0, 0, log.end(B0)))
+        assert isinstance(writer, SupportsChanges)
         names = ["id", OFFSET, TIMESTAMP]
         for batch in lake_round.reader.scan(head, columns=names, buckets=[B0]):
             writer.write_changes(with_change(batch, ChangeType.DELETE))
@@ -263,6 +267,7 @@ class UpsertContract(LakeSuite):
         log.delete(B0, row(3))
         lake_round = LakeRound.plan(lake, log)
         writer = lake.open_writer(lake_round.task(B0, start, log.end(B0)))
+        assert isinstance(writer, SupportsKeyDeletes)
         writer.delete_keys(pa.record_batch({"id": pa.array([2, 3], pa.int64())}))
         new = log.batch(B0, start + 1, start + 2).select(["id", "name", "amount", "__offset", "__timestamp"])
         writer.write(new)

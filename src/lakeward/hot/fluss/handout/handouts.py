@@ -28,6 +28,7 @@ from lakeward.model.clock import Clock
 from lakeward.model.ids import TableId
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.spi.lake.supports import SupportsRewrite
 
 log = logging.getLogger("lakeward.fluss")
 
@@ -194,7 +195,7 @@ class HandOuts:
             is_on = options.TABLE_DATALAKE_AUTO_COMPACTION.kind.parse(
                 table.descriptor.properties.get(options.TABLE_DATALAKE_AUTO_COMPACTION.key, "true")
             )
-            return bool(is_on) and self._lake_of(table)[2].capabilities.rewrites
+            return bool(is_on) and isinstance(self._lake_of(table)[2], SupportsRewrite)
         except (LakewardError, ValueError):  # a round will say what is wrong with the table
             return False
 

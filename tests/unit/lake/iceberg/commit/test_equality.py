@@ -18,6 +18,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
 from lakeward.spi.commit import CommitProperties
 from lakeward.spi.flussoffsets import decode_fluss_offsets, encode_fluss_offsets
+from lakeward.spi.lake.supports import SupportsKeyDeletes
 from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, OWN_OFFSETS_KEY
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
@@ -37,6 +38,7 @@ def write_keyed(made: LakeRound, stop: int, keys: list[int]) -> None:
     """The next sub-split of bucket 0: its live rows, and keys in place of replaced offsets."""
     start = made.start(B0)
     writer = made.lake.open_writer(made.task(B0, start, stop))
+    assert isinstance(writer, SupportsKeyDeletes)
     writer.delete_keys(pa.record_batch({"id": pa.array(keys, pa.int64())}))
     live = {offset for _, offset, _ in made.log.expected({B0: stop}) if offset >= start}
     batch = made.log.batch(B0, start, stop)
