@@ -70,8 +70,10 @@ generated: $(STAMP)
 wheel: $(STAMP)
 	@.ci/wheel
 
-generate: $(STAMP) ## write the generated pages of docs/ anew
+generate: $(STAMP) ## write the generated pages of docs/ and the code of Fluss's messages again
 	@$(BIN)/python .ci/generate.py
+	@$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src lakeward/hot/fluss/wire/rpc.proto
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. tests/kit/fluss/ddl.proto
 
 bench: $(STAMP) ## all benchmarks, or one: make bench NAME=startup
 	@$(BIN)/python -m bench.report $(NAME)

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.hot.fluss.tables import partition_ids
-from lakeward.hot.fluss.wire.messages import PATH, Api
-from lakeward.hot.fluss.wire.protobuf import Shape, integer, many, one, text
+from lakeward.hot.fluss.wire.messages import Api
 from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import GONE_PARTITION
@@ -20,17 +19,12 @@ from lakeward_testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss import ddl_pb2
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 DAILY = pa.schema([("id", pa.int64()), pa.field("day", pa.string(), nullable=False)])
-_SPEC = Shape("PbPartitionSpec", (many("values", 1, Shape("PbKeyValue", (text("key", 1), text("value", 2)))),))
-DROP_PARTITION = Api(
-    1037,
-    "DropPartition",
-    Shape("DropPartitionRequest", (one("path", 1, PATH), one("spec", 2, _SPEC), integer("ignore", 3))),
-    Shape("DropPartitionResponse", ()),
-)
+DROP_PARTITION = Api(1037, "DropPartition", ddl_pb2.DropPartitionRequest, ddl_pb2.Empty)
 
 
 def rows(day: str, start: int, stop: int) -> pa.RecordBatch:

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import FlussError
-from lakeward.hot.fluss.wire.messages import PATH, Api
-from lakeward.hot.fluss.wire.protobuf import Shape, integer, many, one, raw, text
+from lakeward.hot.fluss.wire.messages import Api
 from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
@@ -25,21 +24,12 @@ from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakeTable, Upsert
 from tests.fluss.test_types import make_like
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss import ddl_pb2
 from tests.kit.fluss.jars import fluss_version
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-_ADD = Shape("PbAddColumn", (text("name", 1), raw("type", 2), text("comment", 3), integer("position", 4)))
-_CONFIG = Shape("PbAlterConfig", (text("key", 1), text("value", 2), integer("how", 3)))
-ALTER_TABLE = Api(
-    1044,
-    "AlterTable",
-    Shape(
-        "AlterTableRequest",
-        (one("path", 1, PATH), integer("ignore", 2), many("configs", 3, _CONFIG), many("columns", 4, _ADD)),
-    ),
-    Shape("AlterTableResponse", ()),
-)
+ALTER_TABLE = Api(1044, "AlterTable", ddl_pb2.AlterTableRequest, ddl_pb2.Empty)
 OLD = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 NEW = pa.schema([*OLD, ("age", pa.int32())])
 ROWS: list[dict[str, Any]] = [{"id": n, "name": f"old {n}"} for n in range(50)]

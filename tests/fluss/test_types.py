@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.fluss.wire.messages import PATH, TABLE_INFO, Api
-from lakeward.hot.fluss.wire.protobuf import Shape, integer, one, raw
+from lakeward.hot.fluss.wire.messages import TABLE_INFO, Api
 from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
@@ -23,15 +22,11 @@ from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakeTable, Upsert
 from tests.fluss.test_tiering import ALL_TYPES, typed_row
 from tests.fluss.world import FlussWorld
+from tests.kit.fluss import ddl_pb2
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-CREATE_TABLE = Api(
-    1005,
-    "CreateTable",
-    Shape("CreateTableRequest", (one("path", 1, PATH), raw("json", 2), integer("ignore_if_exists", 3))),
-    Shape("CreateTableResponse", ()),
-)
+CREATE_TABLE = Api(1005, "CreateTable", ddl_pb2.CreateTableRequest, ddl_pb2.Empty)
 PLACE = pa.struct([("city", pa.string()), ("at", pa.timestamp("us")), ("codes", pa.list_(pa.int32()))])
 NESTED = pa.schema(
     [

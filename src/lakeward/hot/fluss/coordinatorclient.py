@@ -35,8 +35,7 @@ from lakeward.hot.fluss.logmarks import (
 from lakeward.hot.fluss.overlaps import check_counts, check_overlap, flink_snapshots
 from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, LAKE_SNAPSHOT, PREPARE_LAKE, Api
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, LAKE_SNAPSHOT, PREPARE_LAKE, Api, Message
 from lakeward.hot.fluss.wire.servers import FlussServers, path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock

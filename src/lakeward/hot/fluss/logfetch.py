@@ -14,8 +14,7 @@ from lakeward.errors import ClusterUnavailable, LakewardError, OffsetOutOfRange,
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kv.rowbatch import BatchShaper, log_schema
 from lakeward.hot.fluss.wire.connection import PendingCall
-from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG, Message
 from lakeward.hot.fluss.wire.remotefiles import read_batches, segment_path, split_batches
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket
 from lakeward.hot.logbatch.codec import check_crc

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from lakeward.errors import LakewardError, LogRewritten
 from lakeward.hot.fluss.tables import partition_ids
 from lakeward.hot.fluss.wire.connection import PendingCall
-from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG, Message
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
 from lakeward.hot.logbatch.header import MagicOne, read_header
 from lakeward.model.bucket import Bucket

@@ -28,8 +28,8 @@ from lakeward.hot.fluss.wire.messages import (
     TABLE_INFO,
     TABLE_SCHEMA,
     TIMESTAMP,
+    Message,
 )
-from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId

@@ -14,7 +14,7 @@ from typing import Any
 from lakeward.config.kinds import duration
 from lakeward.config.options import TABLE_DATALAKE_FRESHNESS
 from lakeward.errors import UnsupportedType
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import Message
 from lakeward.model import types as model
 from lakeward.model.bucket import PARTITION_SEPARATOR
 from lakeward.model.ids import TableId

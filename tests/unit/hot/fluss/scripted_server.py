@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.hot.fluss.wire.messages import API_VERSIONS, ERROR, Api
-from lakeward.hot.fluss.wire.protobuf import encode
+from lakeward.hot.fluss.wire.messages import API_VERSIONS, ERROR, Api, encode
 
 Answer = Callable[["Call"], None]
 

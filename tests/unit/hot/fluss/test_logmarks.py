@@ -11,8 +11,7 @@ import pytest
 from lakeward.errors import LogRewritten
 from lakeward.hot.fluss.logmarks import MARKS_KEY, check_marks, known_marks, to_text
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.hot.fluss.wire.messages import FETCH_LOG, METADATA
-from lakeward.hot.fluss.wire.protobuf import decode
+from lakeward.hot.fluss.wire.messages import FETCH_LOG, METADATA, decode
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.hot.logbatch.header import pack_inner, pack_outer
 from lakeward.model.bucket import Bucket

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakeward.hot.fluss.handout.beats import beat_entry
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import Message
 from lakeward.model.ids import Epoch, RoundId, TableId
 from lakeward.model.side import COMPACT, TIER
 from lakeward.model.table import TablePath

@@ -21,8 +21,7 @@ from lakeward.hot.fluss.readplan import LakeOf
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import DEFAULT_FRESHNESS_MS, freshness_ms
-from lakeward.hot.fluss.wire.messages import HEARTBEAT
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import HEARTBEAT, Message
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.clock import Clock
 from lakeward.model.ids import TableId

@@ -23,8 +23,7 @@ from lakeward.hot.fluss.failures import Code, fluss_code_of
 from lakeward.hot.fluss.kv.kvrows import COMPACTED, INDEXED, decode_rows, schema_ids, without_tags
 from lakeward.hot.fluss.kv.rowbatch import BatchShaper
 from lakeward.hot.fluss.tables import KV_FORMAT_PROPERTY, value_layout
-from lakeward.hot.fluss.wire.messages import ACQUIRE_KV_LEASE, DROP_KV_LEASE, KV_SNAPSHOT, LATEST_KV_SNAPSHOTS
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import ACQUIRE_KV_LEASE, DROP_KV_LEASE, KV_SNAPSHOT, LATEST_KV_SNAPSHOTS, Message
 from lakeward.hot.fluss.wire.remotefiles import copy_file
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
 from lakeward.model.bucket import Bucket

@@ -29,8 +29,7 @@ from lakeward.errors import (
     ServerUnavailable,
 )
 from lakeward.hot.fluss.failures import to_error
-from lakeward.hot.fluss.wire.messages import API_VERSIONS, AUTHENTICATE, ERROR, Api
-from lakeward.hot.fluss.wire.protobuf import Message, decode, encode
+from lakeward.hot.fluss.wire.messages import API_VERSIONS, AUTHENTICATE, ERROR, Api, Message, decode, encode
 
 _REQUEST = struct.Struct(">ihhi")
 _LENGTH = struct.Struct(">i")

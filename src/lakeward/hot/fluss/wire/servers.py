@@ -12,8 +12,7 @@ from typing import Any
 from lakeward.errors import ClusterUnavailable, InvalidConfig, LakewardError, ServerUnavailable
 from lakeward.hot.fluss.failures import MOVED, fluss_code_of
 from lakeward.hot.fluss.wire.connection import Credentials, FlussConnection
-from lakeward.hot.fluss.wire.messages import ALTER_DATABASE, METADATA, SCAN_KV, Api
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import ALTER_DATABASE, METADATA, SCAN_KV, Api, Message
 from lakeward.hot.logbatch.header import MagicOne
 
 _RETRIES = 5

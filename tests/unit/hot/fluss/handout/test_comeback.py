@@ -13,8 +13,7 @@ from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.hot.fluss.wire.messages import ALTER_DATABASE, HEARTBEAT, METADATA
-from lakeward.hot.fluss.wire.protobuf import decode
+from lakeward.hot.fluss.wire.messages import ALTER_DATABASE, HEARTBEAT, METADATA, decode
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed

@@ -16,8 +16,7 @@ from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import freshness_ms, parse_partitions, parse_table, with_own_buckets
-from lakeward.hot.fluss.wire.messages import HEARTBEAT, METADATA, TABLE_INFO
-from lakeward.hot.fluss.wire.protobuf import decode
+from lakeward.hot.fluss.wire.messages import HEARTBEAT, METADATA, TABLE_INFO, decode
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake

@@ -12,7 +12,7 @@ from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.failures import Code
 from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.handout.standing import Standing, StandingWatch, make_due
-from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.messages import Message
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
