@@ -210,9 +210,12 @@ class SplitWriter:
         return _Written(split.stop, OffsetSet(), read[0])
 
     def _write_native_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
-        """Rows of the bucket that the lake has are deleted first, then those of the snapshot come, in offset order."""
+        """Rows of the bucket that the lake has are deleted first, then those of the snapshot come, in offset order. A
+        delete has the values of NOT NULL columns too: a format's writer may refuse a record without them."""
         if head is not None:
-            names = [*self._order.table.descriptor.primary_key, OFFSET, TIMESTAMP]
+            key = self._order.table.descriptor.primary_key
+            needed = [c.name for c in self._order.table.schema.columns if c.name not in key and not c.type.nullable]
+            names = [*key, *needed, OFFSET, TIMESTAMP]
             for batch in self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[split.bucket]):
                 self._signal.check()
                 self._hand_over(with_change(batch, ChangeType.DELETE))
