@@ -61,7 +61,9 @@ class House:
         self.rows: dict[int, dict[str, Any]] = {}
 
     def write(self, *numbers: int, name: str = "ours") -> None:
-        rows = [{"id": n, "must": n, "name": name, "r": None if n % 2 else {"n": n}} for n in numbers]
+        rows: list[dict[str, Any]] = [
+            {"id": n, "must": n, "name": name, "r": None if n % 2 else {"n": n}} for n in numbers
+        ]
         self.world.upsert(PATH, rows)
         self.rows |= {row["id"]: row for row in rows}
         self.world.tier(PATH)

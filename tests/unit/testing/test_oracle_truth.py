@@ -9,7 +9,11 @@ import pytest
 
 from lakeward_testing.oracle.truth import Expected, Truth
 
-ROWS = [{"k": 1, "v": 0.0, "m": [("a", 1.5)]}, {"k": 2, "v": None, "m": None}, {"k": 2, "v": None, "m": None}]
+ROWS: list[dict[str, Any]] = [
+    {"k": 1, "v": 0.0, "m": [("a", 1.5)]},
+    {"k": 2, "v": None, "m": None},
+    {"k": 2, "v": None, "m": None},
+]
 NAMES = ("k", "v", "m")
 
 
