@@ -150,7 +150,19 @@ def create(
 
 def alter(
     table: Table,
-    add_column: Annotated[list[str] | None, typer.Option(help='A nullable column to add last: "note string".')] = None,
+    add_column: Annotated[
+        list[str] | None, typer.Option("--add-column", "--add", help='A nullable column to add: "note string".')
+    ] = None,
+    rename: Annotated[list[str] | None, typer.Option(help="A column to rename, old=new.")] = None,
+    drop_column: Annotated[list[str] | None, typer.Option("--drop", help="A column to drop.")] = None,
+    widen: Annotated[list[str] | None, typer.Option(help="A column to widen, name=type: total=bigint.")] = None,
+    nullable: Annotated[list[str] | None, typer.Option(help="A column that may be NULL from now on.")] = None,
+    comment: Annotated[
+        list[str] | None, typer.Option(help="A column's comment, name=text; no text removes it.")
+    ] = None,
+    after: Annotated[list[str] | None, typer.Option(help="Where a column stands: note=id puts it after id.")] = None,
+    first: Annotated[str | None, typer.Option(help="The column that becomes the first.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and change nothing.")] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A property to set, key=value.")] = None,
     reset: Annotated[list[str] | None, typer.Option(help="A property to remove.")] = None,
     freshness: Annotated[str | None, typer.Option(help='The longest a row may wait, as "30 s" or "3 min".')] = None,
@@ -161,7 +173,7 @@ def alter(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Adds columns, sets or removes properties, changes the freshness.
+    """Changes columns (no row is written again), sets or removes properties, changes the freshness.
 
     Example: lakeward table alter shop.orders --add-column "note string" --freshness "10 s" """
     fixed = {
@@ -175,18 +187,42 @@ def alter(
     changes: dict[str, str | None] = {**parse_properties(set_ or []), **dict.fromkeys(reset or [])}
     if freshness is not None:
         changes[FRESHNESS.key] = freshness
-    if not changes and not add_column:
-        raise InvalidRequest(what="table alter", reason="name a change: --add-column, --freshness, --set or --reset")
+    columns: dict[str, Any] = {
+        "add_columns": ", ".join(add_column or []),
+        "rename": _pairs("--rename", rename),
+        "drop": drop_column or [],
+        "widen": _pairs("--widen", widen),
+        "nullable": nullable or [],
+        "comments": {name: text or None for name, text in _pairs("--comment", comment).items()},
+        "after": {**({first: ""} if first is not None else {}), **_pairs("--after", after)},
+    }
+    if not changes and not any(columns.values()):
+        reason = "name a change: --add-column, --rename, --drop, --widen, --nullable, --comment, --after, --first, "
+        raise InvalidRequest(what="table alter", reason=f"{reason}--freshness, --set or --reset")
     with open_client(server) as client:
-        altered = client.alter_table(table, add_columns=", ".join(add_column or []), properties=changes)
+        altered = client.alter_table(table, **columns, properties=changes, dry_run=dry_run)
         for warning in altered.warnings:
             note(f"warning: {warning}")
         if as_json:
-            print_json(altered.info.to_json())
-        else:
-            said = [f"{key} = {value}" if value is not None else f"{key} is reset" for key, value in changes.items()]
-            schema = [f"schema {altered.info.schema.schema_id}"] if add_column else []
-            print(f"altered {altered.path}: {', '.join([*schema, *said])}")
+            print_json({**altered.info.to_json(), **({"plan": list(altered.plan)} if dry_run else {})})
+            return
+        for line in altered.plan:
+            print(line)
+        properties = [f"{key} = {value}" if value is not None else f"{key} is reset" for key, value in changes.items()]
+        schema = [f"schema {altered.info.schema.schema_id}"] if altered.plan else []
+        done = "would alter" if dry_run else "altered"
+        print(f"{done} {altered.path}: {', '.join([*schema, *properties]) or 'nothing changes'}")
+
+
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """Raises `InvalidRequest`."""
+    pairs: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not name or not equals or name in pairs:
+            raise InvalidRequest(what=f"{option} {text}", reason="name=value is expected, and each name once")
+        pairs[name] = value
+    return pairs
 
 
 def drop(

@@ -103,15 +103,39 @@ class Client:
             return self._table(self.server.call(TableAnswer, "POST", routes.TABLES, request, repeatable=if_not_exists))
 
     def alter_table(
-        self, path: str, *, add_columns: Any = (), properties: Mapping[str, str | None] | None = None
+        self,
+        path: str,
+        *,
+        add_columns: Any = (),
+        rename: Mapping[str, str] | None = None,
+        drop: str | Iterable[str] = (),
+        widen: Mapping[str, str] | None = None,
+        nullable: str | Iterable[str] = (),
+        comments: Mapping[str, str | None] | None = None,
+        after: Mapping[str, str] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+        dry_run: bool = False,
     ) -> Table:
-        """Adds nullable columns at the end, sets properties (None removes one). Raises `TableNotFound`,
-        `InvalidAlter`.
-        """
+        """Adds nullable columns; renames, drops, widens and moves columns, makes them nullable, comments them; sets
+        properties (None removes one). No row is written again, and writers and reads that are under way go on.
+
+        Columns are named as they are before, in `after` (column -> the one before it, "" for the first place) as they
+        are afterwards. The answer's `plan` says what happens where; with `dry_run` nothing does. Raises
+        `TableNotFound`, and `InvalidAlter` before anything is changed, naming the lake that cannot."""
         with of_table(path):
-            added = tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else ()
-            request = AlterTable(add_columns=added, properties=dict(properties or {}))
-            return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=not added))
+            request = AlterTable(
+                add_columns=tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else (),
+                rename_columns=dict(rename or {}),
+                drop_columns=as_names(drop),
+                widen_columns=dict(widen or {}),
+                nullable_columns=as_names(nullable),
+                column_comments=dict(comments or {}),
+                after=dict(after or {}),
+                properties=dict(properties or {}),
+                dry_run=dry_run,
+            )
+            is_repeatable = dry_run or not request.column_changes()
+            return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=is_repeatable))
 
     def drop_table(self, path: str, *, with_lake: bool = False) -> None:
         """Removes the hot side; the lake table stays. `with_lake`: it goes too, also where the hot side is gone before.
@@ -215,7 +239,7 @@ class Client:
         return show_client(self)
 
     def _table(self, answer: TableAnswer) -> Table:
-        table = Table(self, answer.table, warnings=answer.warnings)
+        table = Table(self, answer.table, warnings=answer.warnings, plan=answer.plan)
         self._tables.add(table)
         return table
 

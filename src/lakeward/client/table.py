@@ -42,8 +42,11 @@ Columns = tuple[str, ...] | None
 class Table:
     """Threads may share it: writes of one kind go one after the other. `info` is the table as it was when asked for."""
 
-    def __init__(self, client: Client, info: TableInfo, *, warnings: Sequence[str] = ()) -> None:
-        self.client, self.info, self.warnings = client, info, tuple(warnings)
+    def __init__(
+        self, client: Client, info: TableInfo, *, warnings: Sequence[str] = (), plan: Sequence[str] = ()
+    ) -> None:
+        """`plan`: what the ALTER that returned this table does, in words."""
+        self.client, self.info, self.warnings, self.plan = client, info, tuple(warnings), tuple(plan)
         self.router = Router(info)
         self._lock = threading.Lock()
         self._senders: dict[tuple[PutKind, Columns], PutSender] = {}

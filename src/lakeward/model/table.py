@@ -112,16 +112,16 @@ class TableDescriptor:
         if schema is self.schema:
             return self
 
-        def rename(names: tuple[str, ...]) -> tuple[str, ...]:
-            columns = [self.schema.column(name) for name in names]
-            return tuple(schema.by_id.get(c.column_id, c).name for c in columns)
+        def name_of(key: str) -> str:
+            column = self.schema.column(key)
+            return schema.by_id.get(column.column_id, column).name
 
         return replace(
             self,
             schema=schema,
-            primary_key=rename(self.primary_key),
-            partition_keys=rename(self.partition_keys),
-            bucket_keys=rename(self.bucket_keys),
+            primary_key=tuple(map(name_of, self.primary_key)),
+            partition_keys=tuple(str(replace(k, column=name_of(k.column))) for k in self.partitioning),
+            bucket_keys=tuple(map(name_of, self.bucket_keys)),
         )
 
     @property

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakeward.model.schema import Column
+from lakeward.model.schemachange import ColumnChanges
+from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 
 
@@ -32,19 +35,42 @@ class DefineTable:
 
 @dataclass(frozen=True, kw_only=True)
 class AlterTable:
-    """Columns to add (nullable, last), properties to set, or to remove where the value is null."""
+    """Changes of columns as `ColumnChanges` has them, with types in SQL and columns as JSON; properties to set, or to
+    remove where the value is null. `after`: column -> the one that it is to stand after, or "" to be the first."""
 
     add_columns: tuple[dict[str, Any], ...] = ()
+    rename_columns: Mapping[str, str] = field(default_factory=dict)
+    drop_columns: tuple[str, ...] = ()
+    widen_columns: Mapping[str, str] = field(default_factory=dict)
+    nullable_columns: tuple[str, ...] = ()
+    column_comments: Mapping[str, str | None] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str | None] = field(default_factory=dict)
+    dry_run: bool = False
+    """Only the plan is made: nothing changes."""
+
+    def column_changes(self) -> ColumnChanges:
+        """Raises `InvalidTable`, `InvalidRequest` for a type that is none."""
+        return ColumnChanges(
+            add=tuple(Column.from_json(c) for c in self.add_columns),
+            rename=self.rename_columns,
+            drop=self.drop_columns,
+            widen={name: parse_type(text) for name, text in self.widen_columns.items()},
+            nullable=self.nullable_columns,
+            comments=self.column_comments,
+            after=self.after,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableAnswer:
-    """`warnings` are for people: a pool that nobody serves, a freshness that is not feasible."""
+    """`warnings` are for people: a pool that nobody serves, a freshness that is not feasible. `plan`: what a change of
+    columns does, in words; after a dry run `table` is as it would be."""
 
     table: TableInfo
     created: bool = False
     warnings: tuple[str, ...] = ()
+    plan: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

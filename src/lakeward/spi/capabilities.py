@@ -9,10 +9,11 @@ from dataclasses import InitVar, dataclass
 from enum import StrEnum
 from warnings import warn
 
-from lakeward.errors import InvalidTable
+from lakeward.errors import InvalidAlter, InvalidTable
+from lakeward.model.schemachange import ColumnChange, diff_schemas
 from lakeward.model.side import RETENTION_PROPERTY
 from lakeward.model.sidetable import is_changelog
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, BucketFunction, TableDescriptor, TablePath
+from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, BucketFunction, TableDescriptor, TableInfo, TablePath
 
 
 class DeleteEncoding(StrEnum):
@@ -59,6 +60,9 @@ class LakeCapabilities:
 
     appends: bool = True
     """Tables without a primary key, whose rows are only ever added: log tables, and changelogs."""
+
+    column_changes: frozenset[ColumnChange] = frozenset({ColumnChange.ADD})
+    """What `LakeCatalog.evolve` can do, besides adding columns last where `add_column` says so."""
 
     bucket_function: BucketFunction = BucketFunction.FLUSS
     """The one that the format's own layout goes by: tables are made with it where it takes their keys."""
@@ -149,8 +153,17 @@ def check_bucket_function(
         raise InvalidTable(table=str(path), field="bucket_function", value=str(made_with), reason=reason)
 
 
-def check_added_columns(format: str, capabilities: LakeCapabilities, path: TablePath, columns: list[str]) -> None:
-    """Called when columns are added. Raises `InvalidTable`."""
-    if columns and Lack.ADD_COLUMN in capabilities.lacks:
-        reason = f"the lake format {format} cannot add columns"
-        raise InvalidTable(table=str(path), field="add_columns", value=", ".join(columns), reason=reason)
+_WAY_OUT = (
+    "Add a column instead, or make a new table and bring the rows over: "
+    "lakeward read OLD --format arrow | lakeward write NEW - --format arrow"
+)
+
+
+def check_column_changes(format: str, capabilities: LakeCapabilities, table: TableInfo, after: TableInfo) -> None:
+    """Called before columns change, with the table as it is and as it is to be. Raises `InvalidAlter`."""
+    able = frozenset[ColumnChange]() if Lack.ADD_COLUMN in capabilities.lacks else capabilities.column_changes
+    for one in diff_schemas(table.schema, after.schema):
+        if one.kind not in able:
+            can = ", ".join(sorted(able)) or "nothing"
+            reason = f"its lake is in {format}, whose columns we can change so: {can}. {_WAY_OUT}"
+            raise InvalidAlter(table=str(table.path), change=str(one), reason=reason)

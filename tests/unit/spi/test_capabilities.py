@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import InvalidConfig, InvalidTable
+from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable
 from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.schema import Column, Schema
@@ -65,7 +65,7 @@ def test_a_column_is_not_added_where_the_format_cannot(tmp_path: Path) -> None:
     )
     world.create()
     column = Column(name="more", type=StringType()).to_json()
-    with pytest.raises(InvalidTable, match="memory cannot add columns"):
+    with pytest.raises(InvalidAlter, match="in memory, whose columns we can change so: nothing"):
         world.federation.alter(PATH, AlterTable(add_columns=(column,)))
     assert "more" not in world.hot.load_table(PATH).schema.names
     world.close()

@@ -14,8 +14,9 @@ from lakeward.config import options as keys
 from lakeward.config.tables import check_alter, check_given, check_known, check_properties
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.adoption import Adoptions
+from lakeward.coordinator.lake.alterplan import plan_alter
 from lakeward.coordinator.lake.ownlaketables import OwnLakeTables
-from lakeward.coordinator.lake.tablesides import TableSides, enabled, late_columns
+from lakeward.coordinator.lake.tablesides import TableSides, enabled
 from lakeward.coordinator.options import SideOptions, Sides
 from lakeward.errors import (
     InvalidAlter,
@@ -27,10 +28,11 @@ from lakeward.errors import (
     TableNotFound,
 )
 from lakeward.model.bucket import Bucket
+from lakeward.model.faults import fault_point
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.naming import of_table
-from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
-from lakeward.model.schema import Column
+from lakeward.model.newtable import check_new_table, warn_of_columns
+from lakeward.model.schemachange import change_columns
 from lakeward.model.side import RETENTION_PROPERTY, Content, SideName
 from lakeward.model.sidetable import side_table
 from lakeward.model.state import TableState
@@ -238,13 +240,16 @@ class Federation:
             self._check_adopted(before, was, [n for n in added if n not in was])
             for name, options in kept.items() if RETENTION_PROPERTY in change.properties else ():
                 self.sides.check_fits(path, after.descriptor, name, options)
-            columns = [Column.from_json(c) for c in change.add_columns]
-            self.sides.check_alter(before, kept, columns, _mutable(change.properties))
+            self.sides.check_alter(before, after, kept, _mutable(change.properties))
             for name, options in added.items():
                 self.sides.check_enable(after, name, options)
             self.sides.check_apart(after, enabled(wanted) if added else {})
             self.sides.check_given(path, after.descriptor.properties, change.properties, wanted)
-            self._alter_lakes(before, kept, change)
+            plan = plan_alter(before, after, kept)
+            if change.dry_run:
+                return TableAnswer(table=after, plan=plan)
+            self._alter_lakes(before, after, kept, change)
+            fault_point("alter.between-lake-and-hot", table=str(path))
             for name, options in added.items():
                 self._enable_lake(after, name, options)
             self.sides.check_apart(after, enabled(wanted) if added else {})
@@ -252,9 +257,12 @@ class Federation:
             self._coordinator.altered(after)
         for name in added:
             self._coordinator.read_lake(path, name)
-        warnings = warn_of_columns(columns) if enabled(wanted) else ()
+        new = [c for c in after.schema.columns if c.column_id not in before.schema.by_id]
+        warnings = warn_of_columns(new) if enabled(wanted) else ()
         late = self._warn_of_history(after, added, was)
-        return TableAnswer(table=after, created=False, warnings=(*self._coordinator.warnings(path), *warnings, *late))
+        return TableAnswer(
+            table=after, created=False, warnings=(*self._coordinator.warnings(path), *warnings, *late), plan=plan
+        )
 
     def _check_last_side(self, table: TableInfo, change: AlterTable) -> None:
         key = keys.TABLE_DATALAKE_LAKES.key
@@ -303,36 +311,28 @@ class Federation:
         ]
 
     def _altered(self, table: TableInfo, change: AlterTable) -> TableInfo:
-        descriptor = table.descriptor
-        columns = [Column.from_json(c) for c in change.add_columns]
-        check_new_columns(str(table.path), descriptor.schema.columns, columns)
-        for column in columns:
-            if not column.type.nullable:
-                raise InvalidAlter(
-                    table=str(table.path), change=f"add column {column.name}", reason="an added column must be nullable"
-                )
-        properties = {k: v for k, v in {**descriptor.properties, **change.properties}.items() if v is not None}
-        check_properties(str(table.path), properties, descriptor, self._board.options.config)
-        schema = descriptor.schema.with_added(columns) if columns else descriptor.schema
-        return table.with_descriptor(replace(descriptor, schema=schema, properties=properties))
+        after = change_columns(table, change.column_changes())
+        properties = {k: v for k, v in {**table.descriptor.properties, **change.properties}.items() if v is not None}
+        check_properties(str(table.path), properties, after.descriptor, self._board.options.config)
+        return after.with_descriptor(replace(after.descriptor, properties=properties))
 
-    def _alter_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
+    def _alter_lakes(self, table: TableInfo, after: TableInfo, lakes: Sides, change: AlterTable) -> None:
         """Each step is safe to repeat."""
         for name, options in lakes.items():
-            of, catalog = side_table(table, name), self.sides.catalog(options)
+            side, catalog = side_table(table, name), self.sides.catalog(options)
             with lake_named(options.lake):
-                if change.add_columns:
-                    catalog.add_columns(of, [Column.from_json(c) for c in change.add_columns])
+                if table.schema.schema_id != after.schema.schema_id:
+                    catalog.evolve(side, side_table(after, name))
                 if properties := _mutable(change.properties):
-                    catalog.set_properties(of, properties)
+                    catalog.set_properties(side, properties)
 
     def _enable_lake(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
         """A lake table that this very table filled before is taken again."""
         table, catalog = side_table(table, name), self.sides.catalog(options)
         with lake_named(options.lake):
             is_ours = catalog.exists(table.path) and catalog.table_id(table.path) == table.table_id
-            if late := late_columns(table) if is_ours else []:
-                catalog.add_columns(table, late)
+            if is_ours:
+                catalog.evolve(table, table)
             catalog.create(table, adopt=is_ours)
 
     def reconcile_schema(

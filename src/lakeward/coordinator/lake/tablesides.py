@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,11 +15,10 @@ from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_o
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, LakeTableGone, SideNotFound
 from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Column
 from lakeward.model.side import SideName, changelog_side
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
+from lakeward.spi.capabilities import check_bucket_function, check_column_changes, check_table
 from lakeward.spi.lake.catalog import LakeCatalog
 from lakeward.spi.lake.supports import SupportsRewrite
 from lakeward.spi.lakename import lake_named
@@ -135,14 +134,17 @@ class TableSides:
                 self.catalog(options).check_given(path, properties, said)
 
     def check_alter(
-        self, table: TableInfo, lakes: Sides, columns: Sequence[Column], properties: Mapping[str, str | None]
+        self, table: TableInfo, after: TableInfo, lakes: Sides, properties: Mapping[str, str | None]
     ) -> None:
-        """Would each of these take them? Raises what one of them would."""
-        for name, options in lakes.items() if columns or properties else ():
-            capabilities = self._board.lakes(options.lake).capabilities
-            check_added_columns(str(options.format), capabilities, table.path, [c.name for c in columns])
+        """Would each of these lakes take the columns of `after` and these properties? Raises what one of them would."""
+        evolves = table.schema.schema_id != after.schema.schema_id
+        for name, options in lakes.items() if evolves or properties else ():
+            capabilities, side = self._board.lakes(options.lake).capabilities, side_table(table, name)
             with lake_named(options.lake):
-                self.catalog(options).check_alter(side_table(table, name), columns, properties)
+                if evolves:
+                    check_column_changes(str(options.format), capabilities, table, after)
+                    self.catalog(options).check_evolve(side, side_table(after, name))
+                self.catalog(options).check_alter(side, (), properties)
 
     def check_enable(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
         """Can a table that has rows get this lake? One that this very table filled before is fine, anybody else's is
@@ -154,8 +156,8 @@ class TableSides:
             owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
             if owner is not None and owner != table.table_id:
                 raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
-            if late := late_columns(table) if owner is not None else []:
-                catalog.check_alter(table, late, {})
+            if owner is not None and table.schema.schema_id > 1:
+                catalog.check_evolve(table, table)
             else:
                 catalog.check_create(table, adopt=owner is not None)
 
@@ -198,12 +200,6 @@ class TableSides:
         if not options.enabled:
             raise InvalidRequest(what=what, reason="the lake is not enabled for it")
         return options
-
-
-def late_columns(table: TableInfo) -> list[Column]:
-    """Columns that may have been added while a lake was off; adding one that is there already changes nothing."""
-    columns = table.schema.columns if table.schema.schema_id > 1 else ()
-    return [c for c in columns if c.type.nullable and c.name not in table.descriptor.primary_key]
 
 
 def enabled(sides: Sides) -> Sides:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -44,8 +43,8 @@ class HotTable:
         self.options = services.options.table(stored.info)
         self.paused = stored.paused
         self.arrivals = Arrivals()
-        self.ignored: Counter[str] = Counter()
-        """Rows of old writers whose value for a dropped column was ignored, by that column's last name."""
+        self.ignored_rows = 0
+        """Rows of old writers with a value for a dropped column."""
         self._partitions = dict(stored.partitions)
         self._stopped, self._ends = dict(stored.stopped), dict(stored.ends)
         self._buckets: dict[Bucket, HotBucket] = {}
@@ -71,9 +70,8 @@ class HotTable:
         """`sent`: the schema for which the batch was made."""
         today = self.info.schema
         if sent.schema_id != today.schema_id:
-            dropped = [c.name for c in sent.columns if c.column_id not in today.by_id and c.name in batch.schema.names]
-            for name in dropped:
-                self.ignored[name] += batch.num_rows
+            dropped = [c for c in sent.columns if c.column_id not in today.by_id and c.name in batch.schema.names]
+            self.ignored_rows += batch.num_rows if dropped else 0
 
     # ---- buckets -------------------------------------------------------------------------------------------------
     def open_existing(self) -> None:

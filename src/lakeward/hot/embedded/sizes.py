@@ -24,6 +24,9 @@ class TableSizes:
     stopped_buckets: int
     appended_records: int = 0
     appended_bytes: int = 0
+    ignored_rows: int = 0
+    """Rows with a value for a column that was dropped, since this process opened the table."""
+
     ttl_ms: int = 0
     """How long its log is kept, by the table or by the server; 0: for ever."""
 
@@ -46,6 +49,7 @@ def measure(table: HotTable) -> TableSizes:
         stopped_buckets=sum(1 for b in buckets if b.failure is not None or b.log.stopped is not None),
         appended_records=sum(b.log.end for b in buckets if b.failure is None),
         appended_bytes=sum(b.log.appended_bytes for b in buckets if b.failure is None),
+        ignored_rows=table.ignored_rows,
         ttl_ms=table.options.ttl_ms,
         written_at_ms=max((b.log.bounds().end_at_ms for b in buckets if b.failure is None), default=0),
     )

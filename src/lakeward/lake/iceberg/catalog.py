@@ -27,7 +27,6 @@ from pyiceberg.table.update import (
     UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
-from pyiceberg.table.update.schema import UpdateSchema
 
 from lakeward.errors import (
     InvalidAlter,
@@ -38,14 +37,14 @@ from lakeward.errors import (
     LakeTableGone,
     LakeUnavailable,
 )
-from lakeward.lake.iceberg.meta.columnids import spell_field_ids
-from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
+from lakeward.lake.iceberg.meta.columnids import find_field_ids
+from lakeward.lake.iceberg.meta.connection import IcebergConnection, as_planned, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
+from lakeward.lake.iceberg.meta.evolve import plan_evolution
 from lakeward.lake.iceberg.meta.expiry import AGE_KEY
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.foreign import ADOPTED, ADOPTED_TAG, NAME_MAPPING, describe_foreign
 from lakeward.lake.iceberg.meta.given import check_given
-from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
     DEFAULTS,
@@ -63,14 +62,13 @@ from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.partition import check_times
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
-from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.scan.footer import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.schema import BUCKET, Column
+from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake.catalog import LakeCatalog, is_own
 
@@ -196,20 +194,30 @@ class IcebergLakeCatalog(LakeCatalog):
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         lake_table = self._connection.load(table.path)
         if columns:
-            _missing(table, lake_table, columns)
+            self.check_evolve(table, table.with_schema(table.schema.with_added(columns)))
         _plan_properties(table, lake_table.metadata, changes)
 
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        self.evolve(table, table.with_schema(table.schema.with_added(columns)))
+
+    def check_evolve(self, table: TableInfo, after: TableInfo) -> None:
+        self._plan_evolution(table, after)
+
+    def evolve(self, table: TableInfo, after: TableInfo) -> None:
+        lake_table, updates = self._plan_evolution(table, after)
+        if updates:
+            on = AssertCurrentSchemaId.model_validate({"current-schema-id": lake_table.metadata.current_schema_id})
+            with _altering(table):
+                self._connection.catalog.commit_table(lake_table, (on,), tuple(updates))
+
+    def _plan_evolution(self, table: TableInfo, after: TableInfo) -> tuple[Table, list[TableUpdate]]:
+        """Raises `LakeMismatch` where others changed what rounds need, and as `plan_evolution`."""
         lake_table = self._connection.load(table.path)
-        missing = _missing(table, lake_table, columns)
-        if not missing:
-            return  # a repeated call, or others were first
-        after = _with_added(table.descriptor, columns)
-        with _altering(table), lake_table.transaction() as change:
-            with change.update_schema() as update:
-                for column in missing:
-                    _add_column(update, column, is_clean=is_clean(lake_table.schema()))
-            change.set_properties(spell_field_ids(change.table_metadata, after.schema))
+        try:  # what others added or moved is no matter, as for a round
+            check_fits(_known_to(table, lake_table), as_planned(lake_table, table).metadata)
+        except LakeSchemaBroken as broken:
+            raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
+        return lake_table, plan_evolution(table, after, lake_table.metadata)
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
         lake_table = self._connection.load(table.path)
@@ -302,21 +310,11 @@ def _writing_version(table: TableInfo, version: str) -> Iterator[None]:
         ) from error
 
 
-def _missing(table: TableInfo, lake_table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Those that the lake table has not yet. Raises `InvalidAlter`, `LakeMismatch`, `UnsupportedType`."""
-    for column in columns:
-        to_iceberg_type(column.type, f"{table.path}.{column.name}")
-        if not column.type.nullable:
-            raise InvalidAlter(
-                table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable"
-            )
-    names = {f.name for f in lake_table.schema().fields}
-    there, missing = ([c for c in columns if (c.name in names) is known] for known in (True, False))
-    try:  # what others added or moved is no matter, as for a round
-        check_fits(table.with_descriptor(_with_added(table.descriptor, there)), lake_table.metadata)
-    except LakeSchemaBroken as broken:
-        raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
-    return missing
+def _known_to(table: TableInfo, lake_table: Table) -> TableInfo:
+    """Without columns that came while the lake was off: those are added now."""
+    there = find_field_ids(lake_table.metadata, table.schema)
+    columns = tuple(c for c in table.schema.columns if c.column_id in there or not c.type.nullable)
+    return table.with_schema(replace(table.schema, columns=columns)) if columns else table
 
 
 def _plan_properties(table: TableInfo, metadata: TableMetadata, changes: Mapping[str, str | None]) -> list[TableUpdate]:
@@ -346,16 +344,6 @@ def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str
         change=f"{LAKE_PREFIX}{VERSION_KEY} {version}",
         reason=f"it is at {at}, and no table goes back" if back else "versions 2 and 3 are written",
     )
-
-
-def _with_added(descriptor: TableDescriptor, columns: Sequence[Column]) -> TableDescriptor:
-    return replace(descriptor, schema=descriptor.schema.with_added(columns))
-
-
-def _add_column(update: UpdateSchema, column: Column, *, is_clean: bool) -> None:
-    update.add_column(column.name, to_iceberg_type(column.type, column.name), doc=column.comment)
-    if not is_clean:
-        update.move_before(column.name, BUCKET)
 
 
 def _check_readable(path: TablePath, table: Table, file: DataFile) -> None:

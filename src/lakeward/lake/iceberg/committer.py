@@ -71,7 +71,7 @@ class IcebergLakeCommitter(LakeCommitter):
 
     def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
         loaded = None if base is None else base.loaded
-        table = loaded.table if isinstance(loaded, CommitGround) else self._connection.load(self._table.path)
+        table = loaded.table if isinstance(loaded, CommitGround) else self._connection.load_planned(self._table)
         check_fits(self._table, table.metadata)
         handle = WriteHandle.of(table)
         self._folder = handle.folder
@@ -238,7 +238,7 @@ class IcebergLakeCommitter(LakeCommitter):
         request = replace(CommitRequest.from_bytes(committable.payload), expire=tuple(map(int, committable.expire)))
         if broken := precondition.breach(committable.base, TableId(request.table_id)):
             raise self._conflict(request.round_id, broken, lost=True)
-        table = self._prepared_on or self._connection.load(self._table.path)
+        table = self._prepared_on or self._connection.load_planned(self._table)
         try:
             fault_point("lake.before-commit", round_id=request.round_id)
             metadata = self._send(table, request, precondition)

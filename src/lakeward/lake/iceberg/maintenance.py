@@ -64,7 +64,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         self._committer = IcebergLakeCommitter(connection, table)
 
     def _load(self) -> Table:
-        return self._connection.load(self._table.path)
+        return self._connection.load_planned(self._table)
 
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files

@@ -15,6 +15,7 @@ from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.rewrite import rewrite_group
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
+from lakeward.model.schemachange import ColumnChange
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake.storage import LakeStorage
@@ -28,6 +29,7 @@ CAPABILITIES = LakeCapabilities(
     one_writer_per_bucket=False,
     bucket_function=BucketFunction.ICEBERG,
     time_partitions=True,
+    column_changes=frozenset(ColumnChange),
     clean_tables=True,
 )
 

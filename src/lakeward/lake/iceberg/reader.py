@@ -52,7 +52,7 @@ class IcebergLakeReader(LakeReader):
         self._plans: dict[int, list[PlannedFile]] = {}
 
     def load(self) -> Table:
-        return self._loaded if self._loaded is not None else self._connection.load(self._table.path)
+        return self._loaded if self._loaded is not None else self._connection.load_planned(self._table)
 
     def pinned(self) -> IcebergLakeReader:
         return IcebergLakeReader(self._connection, self._table, self.load())

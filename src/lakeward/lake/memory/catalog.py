@@ -9,7 +9,8 @@ from lakeward.lake.core.catalog import CoreCatalog, missing_columns
 from lakeward.lake.memory.log import MemoryGround, MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake, spec_of, table_of
 from lakeward.model.ids import TableId
-from lakeward.model.schema import Column
+from lakeward.model.schema import Column, Schema
+from lakeward.model.schemachange import may_widen, refuse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 
 FORMAT_PREFIX = "memory."
@@ -65,8 +66,29 @@ class MemoryLakeCatalog(CoreCatalog[MemoryGround]):
     def put_columns(self, ground: MemoryGround, table: TableInfo, columns: Sequence[Column]) -> bool:
         with self._lake.lock:
             have = ground.table.columns
-            ground.table.columns = (*have, *missing_columns(table, have, columns))
+            added = missing_columns(table, have, columns)
+            ground.table.columns = Schema(columns=(*have, *added)).columns
+            ground.table.known |= {c.column_id for c in ground.table.columns}
         return True
+
+    def check_evolve(self, table: TableInfo, after: TableInfo) -> None:
+        have = self._lake.table(table.path).columns
+        by_id = {c.column_id: c for c in have}
+        for column in (c for c in after.schema.columns if c.column_id in table.schema.by_id):
+            known = by_id.get(column.column_id, column)
+            if not may_widen(known.type, column.type):
+                raise refuse_type(table, column, known.type.sql)
+        added = [c for c in after.schema.columns if c.column_id not in table.schema.by_id]
+        missing_columns(table, [c for c in have if c.column_id not in table.schema.by_id], added)
+
+    def evolve(self, table: TableInfo, after: TableInfo) -> None:
+        """In one step: files find their columns by id."""
+        self.check_evolve(table, after)
+        with self._lake.lock:
+            mine, descriptor = self._lake.table(table.path), after.descriptor
+            mine.columns, mine.spec = after.schema.columns, spec_of(descriptor)
+            mine.primary_key, mine.partition_keys = descriptor.primary_key, descriptor.partition_keys
+            mine.known |= after.schema.by_id.keys()
 
     def put_properties(self, ground: MemoryGround, table: TableInfo, changes: Mapping[str, str | None]) -> bool:
         with self._lake.lock:

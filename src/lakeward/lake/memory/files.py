@@ -11,22 +11,28 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from lakeward.lake.core.columns import fit_rows
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
 from lakeward.lake.core.rewrite import NewFiles, rewrite_group
 from lakeward.lake.memory.log import MemoryGround
-from lakeward.lake.memory.rows import LiveFile, live_files, live_rows_of, matching_keys
-from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, MemoryTable, PositionDeletes
+from lakeward.lake.memory.rows import (
+    LiveFile,
+    fit_by_id,
+    live_files,
+    live_rows_of,
+    matching_keys,
+    tag_columns,
+    tagged_schema,
+    view_columns,
+)
+from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, PositionDeletes
 from lakeward.lake.memory.writer import HANDLE_KIND, RESULT_KIND, VERSION
 from lakeward.lake.ranks import RankTable
-from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.table import TablePath
+from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.packed import Packed
 from lakeward.spi.lakefile import LakeDelete, LakeFile, StoredFile
@@ -44,8 +50,8 @@ class RewrittenRows(Packed):
 
 
 class MemorySnapshotFiles(SnapshotFiles[LiveFile]):
-    def __init__(self, table: MemoryTable, files: Sequence[LiveFile]) -> None:
-        self._table, self.files = table, files
+    def __init__(self, info: TableInfo, files: Sequence[LiveFile]) -> None:
+        self._info, self.files = info, files
 
     def key(self, file: LiveFile) -> str:
         return file.file.path
@@ -95,24 +101,24 @@ class MemorySnapshotFiles(SnapshotFiles[LiveFile]):
             offsets=self.bounds(file),
             sequence=file.sequence,
             deletes=tuple(_describe(d, sequence) for sequence, d in file.deletes),
-            partition=dict(zip(self._table.partition_keys, partition_values(bucket.partition), strict=True)),
+            partition=dict(zip(self._info.descriptor.partition_keys, partition_values(bucket.partition), strict=True)),
         )
 
     def read(self, files: Sequence[LiveFile], schema: pa.Schema) -> Iterator[pa.Table]:
-        return (fit_rows(live_rows_of(f), schema) for f in files)
+        return (fit_by_id(live_rows_of(f), schema) for f in files)
 
 
 class MemoryFiles(RowFiles[MemoryGround, LiveFile]):
-    def __init__(self, lake: MemoryLake, path: TablePath) -> None:
-        self._lake, self._path = lake, path
+    def __init__(self, lake: MemoryLake, info: TableInfo) -> None:
+        self._lake, self._info, self._path = lake, info, info.path
 
     def handle(self, ground: MemoryGround, round_id: RoundId) -> bytes:
         table = ground.table
         body = {
             "uuid": table.uuid,
             "prefix": self.prefix(round_id),
-            "columns": [c.name for c in table.columns],
-            "primary_key": list(table.primary_key),
+            "columns": {c.name: c.column_id for c in view_columns(table, self._info.schema)},
+            "primary_key": list(self._info.descriptor.primary_key),
         }
         return pack(HANDLE_KIND, VERSION, body)
 
@@ -121,13 +127,13 @@ class MemoryFiles(RowFiles[MemoryGround, LiveFile]):
 
     def at(self, ground: MemoryGround, snapshot_id: SnapshotId | None = None) -> MemorySnapshotFiles:
         snapshot = ground.head if snapshot_id is None else ground.snapshots[int(snapshot_id)]
-        return MemorySnapshotFiles(ground.table, [] if snapshot is None else live_files(ground.table, snapshot))
+        return MemorySnapshotFiles(self._info, [] if snapshot is None else live_files(ground.table, snapshot))
 
     def among(self, ground: MemoryGround, files: Sequence[LiveFile]) -> MemorySnapshotFiles:
-        return MemorySnapshotFiles(ground.table, files)
+        return MemorySnapshotFiles(self._info, files)
 
     def schema(self, ground: MemoryGround) -> pa.Schema:
-        return pa.schema([*to_arrow_schema(ground.table.columns), *LAKE_FIELDS])
+        return tagged_schema(view_columns(ground.table, self._info.schema))
 
     def parse_written(self, ground: MemoryGround, results: Sequence[bytes]) -> WrittenFiles[LiveFile]:
         paths = [path for data in results for path in unpack(RESULT_KIND, VERSION, data)[1]["paths"]]
@@ -189,6 +195,8 @@ class MemoryFiles(RowFiles[MemoryGround, LiveFile]):
 
 def rewrite(lake: MemoryLake, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     table = lake.table(task.table.path)
+    columns = view_columns(table, task.table.schema)
+    ids, schema = {c.name: c.column_id for c in columns}, tagged_schema(columns)
 
     def read(file: LakeFile) -> tuple[OffsetSet, Iterator[pa.Table]]:
         """Under the deletes that the planned snapshot had."""
@@ -199,14 +207,16 @@ def rewrite(lake: MemoryLake, task: RewriteTask, is_due: Callable[[], bool]) -> 
                 keep[delete.positions.values] = False
             elif not isinstance(delete, DataFile):
                 keep &= ~matching_keys(rows, delete.keys)
-        return OffsetSet(np.flatnonzero(~keep)), iter([rows.filter(pa.array(keep))])
+        return OffsetSet(np.flatnonzero(~keep)), iter([fit_by_id(rows.filter(pa.array(keep)), schema)])
 
     def write(rows: pa.Table | None, ranks: Sequence[RankTable]) -> NewFiles:
         if rows is None or not rows.num_rows:
             return NewFiles(RewrittenRows(None, tuple(ranks)).to_bytes(), 0, 0)
         path = f"{table.location}/data/{task.round_id}-{uuid.uuid4().hex}.data"
         at = lake.clock.now_ms()
-        table.files[path] = DataFile(path=path, bucket=task.group.bucket, rows=rows, modified_at_ms=at)
+        table.files[path] = DataFile(
+            path=path, bucket=task.group.bucket, rows=tag_columns(rows, ids), modified_at_ms=at
+        )
         return NewFiles(RewrittenRows(path, tuple(ranks)).to_bytes(), rows.num_rows, rows.nbytes)
 
     return rewrite_group(task, is_due, read, write)

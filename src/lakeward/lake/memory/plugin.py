@@ -15,6 +15,7 @@ from lakeward.lake.memory.files import MemoryFiles, rewrite
 from lakeward.lake.memory.log import MemoryGround, MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.memory.writer import MemoryLakeWriter
+from lakeward.model.schemachange import ColumnChange
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake.catalog import LakeCatalog
@@ -27,6 +28,7 @@ CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
     time_partitions=True,
+    column_changes=frozenset(ColumnChange),
 )
 
 NATIVE = replace(CAPABILITIES, delete_encodings=frozenset({DeleteEncoding.NATIVE}), one_writer_per_bucket=True)
@@ -50,7 +52,7 @@ class MemoryLakeStorage(PositionStorage[MemoryGround]):
 
     def open_table(self, table: TableInfo) -> PositionTable[MemoryGround]:
         self.lake.table(table.path)
-        log, files = MemorySnapshotLog(self.lake, table.path), MemoryFiles(self.lake, table.path)
+        log, files = MemorySnapshotLog(self.lake, table.path), MemoryFiles(self.lake, table)
         return PositionTable.of(table, log, files, self.capabilities.delete_encodings)
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:

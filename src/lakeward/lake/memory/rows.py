@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryTable, PositionDeletes, Snapshot
+from lakeward.model.arrow import to_arrow_field
 from lakeward.model.bucket import Bucket
-from lakeward.model.schema import OFFSET
+from lakeward.model.nestednulls import cast_values
+from lakeward.model.schema import OFFSET, Column, Schema
+from lakeward.model.systemcolumns import LAKE_FIELDS
 
 Mask = npt.NDArray[np.bool_]
+_ID = b"column-id"
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,45 @@ def high_marks(table: MemoryTable, snapshot: Snapshot) -> dict[Bucket, tuple[int
 
 
 def matching_keys(rows: pa.Table, keys: pa.Table) -> Mask:
-    gone = {tuple(row.values()) for row in keys.to_pylist()}
-    return np.fromiter(
-        (tuple(row.values()) in gone for row in rows.select(keys.column_names).to_pylist()), np.bool_, rows.num_rows
-    )
+    """Key columns are found by column id."""
+    deleted = {tuple(row.values()) for row in keys.to_pylist()}
+    in_rows = fit_by_id(rows, keys.schema).to_pylist()
+    return np.fromiter((tuple(row.values()) in deleted for row in in_rows), np.bool_, rows.num_rows)
+
+
+def view_columns(table: MemoryTable, planned: Schema) -> list[Column]:
+    """The table's columns with the names and types of a schema of it, older or newer; columns that this schema does not
+    know come last."""
+    ours = [c for c in planned.columns if c.column_id in table.known]
+    others = [c for c in table.columns if c.column_id not in planned.by_id]
+    names = {c.name for c in ours}
+    return [*ours, *(replace(c, name=f"{c.name}#{c.column_id}") if c.name in names else c for c in others)]
+
+
+def tagged_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The columns' fields with their ids, and the system columns."""
+    columns = tuple(columns)
+    fields = (to_arrow_field(c).with_metadata({_ID: str(c.column_id)}) for c in columns)
+    return pa.schema([*fields, *LAKE_FIELDS])
+
+
+def tag_columns(rows: pa.Table, ids: Mapping[str, int]) -> pa.Table:
+    """Rows whose columns say their ids, as files have them."""
+    fields = [f.with_metadata({_ID: str(ids[f.name])}) if f.name in ids else f for f in rows.schema]
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
+
+
+def fit_by_id(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A file's rows with the columns of a tagged schema, cast; null where the file is older. Fields without an id are
+    found by name."""
+    by_id = {f.metadata[_ID]: i for i, f in enumerate(rows.schema) if f.metadata and _ID in f.metadata}
+    untagged = {f.name: i for i, f in enumerate(rows.schema) if not (f.metadata and _ID in f.metadata)}
+    arrays = []
+    for field in schema:
+        at = by_id.get((field.metadata or {}).get(_ID, b""), untagged.get(field.name))
+        missing = pa.nulls(rows.num_rows, field.type)
+        arrays.append(missing if at is None else cast_values(rows.column(at), field.type))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([f.remove_metadata() for f in schema]))
 
 
 def _deletes_for(

@@ -111,6 +111,8 @@ class MemoryTable:
     tag: int | None = None
     files: dict[str, MemoryFile] = field(default_factory=dict)
     last_number: int = 0
+    known: set[int] = field(default_factory=set)
+    """Ids of all columns that it ever had: files may have them."""
 
     @property
     def location(self) -> str:
@@ -195,6 +197,7 @@ def table_of(path: TablePath, descriptor: TableDescriptor, properties: Mapping[s
         partition_keys=descriptor.partition_keys,
         spec=spec_of(descriptor),
         properties=dict(properties),
+        known={c.column_id for c in descriptor.schema.columns},
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import adds_row
 from lakeward.errors import InvalidRequest, LakeSchemaBroken, LakeTableGone
+from lakeward.lake.memory.rows import tag_columns
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, MemoryTable
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
@@ -99,12 +100,15 @@ class MemoryLakeWriter(LakeWriter):
         with self._lake.lock:
             if self._chunks:
                 path = f"{self._name}.data"
-                rows = pa.concat_tables(self._chunks, promote_options="default")
+                rows = tag_columns(pa.concat_tables(self._chunks, promote_options="default"), self._handle["columns"])
                 self._table.files[path] = DataFile(path=path, bucket=bucket, rows=rows, modified_at_ms=at)
             if self._keys:
                 path = f"{self._name}.keys"
                 self._table.files[path] = KeyDeletes(
-                    path=path, bucket=bucket, keys=pa.concat_tables(self._keys), modified_at_ms=at
+                    path=path,
+                    bucket=bucket,
+                    keys=tag_columns(pa.concat_tables(self._keys), self._handle["columns"]),
+                    modified_at_ms=at,
                 )
 
     def _check(self, batch: pa.RecordBatch) -> None:

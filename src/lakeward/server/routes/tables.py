@@ -63,7 +63,7 @@ def router(services: Services) -> APIRouter:
 
     @router.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
     async def alter_table(table: str, request: Request) -> JSONResponse:
-        """Adds nullable columns at the end; sets or removes properties."""
+        """Changes columns by `AlterTable`; sets or removes properties. With `dry_run` it answers the plan alone."""
         message = await read_message(request, AlterTable, exact=True)
         for column in message.add_columns:
             check_fields(column, Column.from_json(column).to_json(), "AlterTable.add_columns")

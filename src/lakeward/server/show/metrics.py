@@ -115,6 +115,10 @@ HOT_FIGURES = (
     (Figure("bytesIn", "Bytes appended to the table's logs since the server started.", True), "appended_bytes"),
     (Figure("localLogBytes", "Bytes of log on the server's disk."), "local_bytes"),
     (Figure("remoteLogBytes", "Bytes of log in the remote tier."), "remote_bytes"),
+    (
+        Figure("ignoredColumnRows", "Rows of writers with an older schema: values for dropped columns ignored.", True),
+        "ignored_rows",
+    ),
     (Figure("stoppedBuckets", "Buckets that take no writes."), "stopped_buckets"),
 )
 LIVE_FIGURES = (

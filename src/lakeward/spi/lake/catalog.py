@@ -70,6 +70,18 @@ class LakeCatalog(ABC):
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         """Adds nullable columns last, before the system columns. `table` is as before the change. Safe to repeat."""
 
+    def check_evolve(self, table: TableInfo, after: TableInfo) -> None:
+        """Would `evolve` take these? Asked of all of a table's lakes before the first is changed; changes nothing.
+        Raises as it does, `LakeUnavailable` and `LakeTableGone` too."""
+        self.check_alter(table, _later_columns(table, after), {})
+
+    def evolve(self, table: TableInfo, after: TableInfo) -> None:
+        """Brings the lake table's columns, found by column id, to those of `after`. `table` is as before the change, or
+        the same as `after` where the lake was off while columns changed. Safe to repeat, and to follow with another
+        `after`: the lake table then has that one's columns. Rounds that were planned before go on. Raises
+        `InvalidAlter`, `LakeMismatch`. A format that only adds columns leaves this as it is."""
+        self.add_columns(table, _later_columns(table, after))
+
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
         """Makes the lake table's columns and partitioning what rounds need, after others changed them; what does no
         harm stays. Returns the changes in words, none where it fits; `dry_run` makes none. Safe to repeat.
@@ -110,3 +122,11 @@ class LakeCatalog(ABC):
     @abstractmethod
     def table_id(self, path: TablePath) -> TableId | None:
         """The table id that our newest snapshot there carries; None without one. For adoption."""
+
+
+def _later_columns(table: TableInfo, after: TableInfo) -> list[Column]:
+    """Columns that `table` has not; where both are one, all that may have been added since it was created."""
+    if table.schema.schema_id != after.schema.schema_id:
+        return [c for c in after.schema.columns if c.column_id not in table.schema.by_id]
+    columns = after.schema.columns if after.schema.schema_id > 1 else ()
+    return [c for c in columns if c.type.nullable and c.name not in after.descriptor.primary_key]

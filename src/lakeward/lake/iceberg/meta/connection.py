@@ -16,12 +16,13 @@ from pyiceberg.table import Table
 from requests.adapters import HTTPAdapter
 
 from lakeward.errors import InvalidConfig
+from lakeward.lake.iceberg.meta.columnids import planned_view
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths
 from lakeward.lake.iceberg.meta.ownstorage import open_catalog, without_code
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
 from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.token import TokenSource
 from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.lakeplugin import without_secrets
@@ -123,6 +124,10 @@ class IcebergConnection:
             table.io = self.own_io(table)
         return table
 
+    def load_planned(self, table: TableInfo) -> Table:
+        """The table as it is now, with the columns' names of the schema that `table` has. Raises as `load`."""
+        return as_planned(self.load(table.path), table)
+
     def own_io(self, table: Table) -> OwnFileIO:
         """Storage for what the table's metadata names. Raises `LakePathRefused`."""
         return OwnFileIO(self._shared(table.io), allowed_paths(table, self.catalog, self.options))
@@ -140,6 +145,14 @@ class IcebergConnection:
         region.
         """
         return self._shared(load_file_io({**without_code(properties), **self.options}, location))
+
+
+def as_planned(lake_table: Table, table: TableInfo) -> Table:
+    """As `load_planned`, of one that is loaded."""
+    metadata = planned_view(lake_table.metadata, table.schema)
+    if metadata is lake_table.metadata:
+        return lake_table
+    return Table(lake_table.name(), metadata, lake_table.metadata_location, lake_table.io, lake_table.catalog)
 
 
 def _parse_deletes(text: str) -> DeleteEncoding:

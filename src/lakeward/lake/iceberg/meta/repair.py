@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetDefaultSpecUpdate, TableUpdate
 
+from lakeward.lake.iceberg.meta.columnids import find_past_field, recorded_ids
 from lakeward.lake.iceberg.meta.diff import spell_spec
 from lakeward.lake.iceberg.meta.mapping import lake_schema, lake_spec
 from lakeward.lake.iceberg.meta.types import spell_type
@@ -62,6 +63,9 @@ class _Plan:
         self._descriptor, self._metadata = descriptor, metadata
         self._wanted = {f.name: f for f in lake_schema(descriptor).fields}
         self._now = {f.field_id: f for f in metadata.schema().fields}
+        recorded = recorded_ids(metadata)
+        self._recorded = {c.name: recorded[c.column_id] for c in descriptor.schema.columns if c.column_id in recorded}
+        self._others = set(recorded.values())
         self._next_id = metadata.last_column_id + 1
         self.schema_id = max(s.schema_id for s in metadata.schemas) + 1
         self.changes: list[str] = []
@@ -83,10 +87,12 @@ class _Plan:
 
     def _find(self, name: str) -> ice.NestedField | None:
         """The field that is this column: of today's schema, or of the newest that had it."""
+        if name in self._recorded:
+            return find_past_field(self._metadata, self._recorded[name])
         newest_first = sorted(self._metadata.schemas, key=lambda s: -s.schema_id)
         for schema in (self._metadata.schema(), *newest_first):
             for field in schema.fields:
-                if field.name == name:
+                if field.name == name and field.field_id not in self._others:
                     return self._now.get(field.field_id, field)
         return None
 

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of a table's columns: what is asked for, the schema that comes of it, and what differs between two. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from lakeward.errors import InvalidAlter, InvalidTable
+from lakeward.model.newtable import FIXED_FOREVER, check_new_columns
+from lakeward.model.schema import Column, Schema
+from lakeward.model.table import TableInfo
+from lakeward.model.types import (
+    DataType,
+    DecimalType,
+    Float32Type,
+    Float64Type,
+    Int8Type,
+    Int16Type,
+    Int32Type,
+    Int64Type,
+)
+
+FIRST = ""
+"""In place of the column that another one is to stand after."""
+
+NAMING_PROPERTIES = ("table.auto-partition.key",)
+"""Properties whose value is a column's name."""
+
+_WIDER = ((Int8Type, Int16Type, Int32Type, Int64Type), (Float32Type, Float64Type))
+
+
+class ColumnChange(StrEnum):
+    """What a lake format may be able to do with the columns of a table that has files."""
+
+    ADD = "add"
+    ADD_BETWEEN = "add between others"
+    RENAME = "rename"
+    DROP = "drop"
+    MOVE = "move"
+    WIDEN = "widen"
+    NULLABLE = "make nullable"
+    COMMENT = "comment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnChanges:
+    """What is asked for. Columns are named as they are before; in `after` (column -> the one before it, or `FIRST`) as
+    they are afterwards."""
+
+    add: tuple[Column, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    widen: Mapping[str, DataType] = field(default_factory=dict)
+    nullable: tuple[str, ...] = ()
+    comments: Mapping[str, str | None] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return any((self.add, self.rename, self.drop, self.widen, self.nullable, self.comments, self.after))
+
+
+@dataclass(frozen=True)
+class ColumnDifference:
+    """One change of one column: None before it was added, and after it was dropped."""
+
+    kind: ColumnChange
+    before: Column | None
+    after: Column | None
+
+    def __str__(self) -> str:
+        old, new = self.before, self.after
+        if old is None or new is None:
+            column = new or old
+            assert column is not None
+            return f"{self.kind} column {column.name}" + ("" if new is None else f" {new.type}")
+        to = {ColumnChange.RENAME: f" to {new.name}", ColumnChange.WIDEN: f" to {new.type.sql}"}
+        return f"{self.kind} column {old.name}{to.get(self.kind, '')}"
+
+
+def change_columns(table: TableInfo, changes: ColumnChanges) -> TableInfo:
+    """The table with these changes, at its next schema; the table itself where they change nothing. Raises
+    `InvalidAlter`, `InvalidTable`."""
+    before = table.schema
+    _check_named(table, changes)
+    fixed = fixed_columns(table)
+    for name in changes.drop:
+        if name in fixed:
+            raise _wrong(table, f"drop column {name}", f"it is a key, and keys are {FIXED_FOREVER}")
+    columns = [_changed(table, c, changes, fixed) for c in before.columns if c.name not in changes.drop]
+    _check_names(table, columns, changes)
+    added = tuple(replace(c, column_id=0) for c in changes.add)
+    numbered = Schema(columns=(*columns, *added), schema_id=before.schema_id + 1, highest_id=before.highest_id)
+    ordered = _ordered(table, numbered.columns, changes)
+    schema = replace(numbered, columns=ordered)
+    return table if not any(diff_schemas(before, schema)) else table.with_schema(schema)
+
+
+def diff_schemas(before: Schema, after: Schema) -> Iterator[ColumnDifference]:
+    """Column by column, found by id; what was dropped first."""
+    for column in before.columns:
+        if column.column_id not in after.by_id:
+            yield ColumnDifference(ColumnChange.DROP, column, None)
+    kept = [c for c in before.columns if c.column_id in after.by_id]
+    stay = _longest_run([c.column_id for c in kept], [c.column_id for c in after.columns])
+    last = max((i for i, c in enumerate(after.columns) if c.column_id in before.by_id), default=-1)
+    for place, column in enumerate(after.columns):
+        old = before.by_id.get(column.column_id)
+        if old is None:
+            kind = ColumnChange.ADD if place > last else ColumnChange.ADD_BETWEEN
+            yield ColumnDifference(kind, None, column)
+            continue
+        differs = {
+            ColumnChange.RENAME: old.name != column.name,
+            ColumnChange.WIDEN: old.type.sql != column.type.sql,
+            ColumnChange.NULLABLE: old.type.nullable != column.type.nullable,
+            ColumnChange.COMMENT: old.comment != column.comment,
+            ColumnChange.MOVE: column.column_id not in stay,
+        }
+        yield from (ColumnDifference(kind, old, column) for kind, is_different in differs.items() if is_different)
+
+
+def may_widen(old: DataType, new: DataType) -> bool:
+    """Has every value of the one type a place in the other, with the same meaning? Nullability does not count."""
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return new.scale == old.scale and new.precision >= old.precision
+    for kinds in _WIDER:
+        if isinstance(old, kinds) and isinstance(new, kinds):
+            return kinds.index(type(new)) >= kinds.index(type(old))
+    return old.sql == new.sql
+
+
+def _check_named(table: TableInfo, changes: ColumnChanges) -> None:
+    """Is every column that is to change there, and is none both changed and dropped?"""
+    names = set(table.schema.names)
+    asked = {
+        "rename": changes.rename,
+        "drop": changes.drop,
+        "widen": changes.widen,
+        "make nullable": changes.nullable,
+        "comment": changes.comments,
+    }
+    for what, named in asked.items():
+        for name in named:
+            change = f"{what} column {name}"
+            if name not in names:
+                raise _wrong(table, change, f"there is no such column; there are {', '.join(table.schema.names)}")
+            if name in changes.drop and what != "drop":
+                raise _wrong(table, change, "the same call drops it")
+    if len(set(changes.drop)) < len(changes.drop):
+        raise _wrong(table, f"drop column {', '.join(changes.drop)}", "a column is named twice")
+    if names <= set(changes.drop):
+        raise _wrong(table, f"drop column {', '.join(changes.drop)}", "a table has at least one column")
+    for key in NAMING_PROPERTIES:
+        key_column = table.descriptor.properties.get(key)
+        if key_column in changes.rename:
+            raise _wrong(table, f"rename column {key_column}", f"property {key} names it")
+    for column in changes.add:
+        if not column.type.nullable:
+            reason = "an added column must be nullable: older rows have no value for it"
+            raise _wrong(table, f"add column {column.name}", reason)
+
+
+def _changed(table: TableInfo, column: Column, changes: ColumnChanges, fixed: set[str]) -> Column:
+    name, kind, old = column.name, column.type, column.type
+    if name in changes.widen:
+        kind = changes.widen[name].with_nullable(old.nullable)
+        change = f"widen column {name} from {old.sql} to {kind.sql}"
+        if not may_widen(old, kind):
+            reason = "integers may become larger ones, FLOAT may become DOUBLE, DECIMAL may get more digits"
+            raise _wrong(table, change, f"values may not fit: {reason}; add a column of the new type")
+        if name in fixed and kind != old:
+            raise _wrong(table, change, "it is a key: rows are found by the bytes of their keys")
+    if name in changes.nullable:
+        if name in fixed:
+            raise _wrong(table, f"make nullable column {name}", "it is a key")
+        kind = kind.with_nullable(True)
+    comment = changes.comments.get(name, column.comment)
+    return replace(column, name=changes.rename.get(name, name), type=kind, comment=comment)
+
+
+def _check_names(table: TableInfo, columns: Sequence[Column], changes: ColumnChanges) -> None:
+    """Raises `InvalidTable`, `InvalidAlter` for a new name that is in use."""
+    ids = {table.schema.column(old).column_id for old in changes.rename}
+    renamed = [c for c in columns if c.column_id in ids]
+    others = [c for c in columns if c.column_id not in ids]
+    for old, new in changes.rename.items():
+        if new in {c.name for c in others} or list(changes.rename.values()).count(new) > 1:
+            raise _wrong(table, f"rename column {old} to {new}", f"there is a column {new}; drop or rename it first")
+    check_new_columns(str(table.path), others, [*renamed, *changes.add])
+
+
+def _ordered(table: TableInfo, columns: Iterable[Column], changes: ColumnChanges) -> tuple[Column, ...]:
+    ordered = list(columns)
+    by_name = {c.name: c for c in ordered}
+    for name, before in changes.after.items():
+        for named in (name, *([before] if before != FIRST else [])):
+            if named not in by_name:
+                reason = f"there is no column {named} after the change; there are {', '.join(by_name)}"
+                raise _wrong(table, f"move column {name}", reason)
+        if name == before:
+            raise _wrong(table, f"move column {name}", "it cannot stand after itself")
+        ordered.remove(by_name[name])
+        place = 0 if before == FIRST else ordered.index(by_name[before]) + 1
+        ordered.insert(place, by_name[name])
+    return tuple(ordered)
+
+
+def _longest_run(old: Sequence[int], new: Sequence[int]) -> set[int]:
+    """Ids that keep their order, as many as there can be: the others were moved."""
+    place_of = {column_id: place for place, column_id in enumerate(old)}
+    common = [i for i in new if i in place_of]
+    ends: list[int] = []  # for each length of a run the lowest place at which one of that length ends
+    before: dict[int, int | None] = {}
+    for column_id in common:
+        at = bisect_left(ends, place_of[column_id])
+        before[column_id] = old[ends[at - 1]] if at else None
+        ends[at : at + 1] = [place_of[column_id]]
+    run, last = set(), old[ends[-1]] if ends else None
+    while last is not None:
+        run.add(last)
+        last = before[last]
+    return run
+
+
+def refuse_type(table: TableInfo, column: Column, lake_type: str) -> InvalidAlter:
+    """Of a column that a lake cannot give this type. No lake makes a type narrower: one that a call widened which did
+    not come to its end stays so."""
+    before = table.schema.by_id.get(column.column_id, column)
+    if before.type.sql == column.type.sql:
+        reason = f"an ALTER that did not come to its end made it {lake_type} in its lake; widen it in this one too"
+        return _wrong(table, f"leave column {column.name} at {column.type.sql}", reason)
+    return _wrong(table, f"widen column {column.name} to {column.type.sql}", f"its lake has {lake_type} there")
+
+
+def check_evolved(before: TableInfo, after: TableInfo) -> None:
+    """Is the second what `change_columns` may make of the first? Stores ask it again. Raises `InvalidAlter`."""
+    old, new = before.schema, after.schema
+    differences = list(diff_schemas(old, new))
+    due = old.schema_id + (1 if differences else 0)
+    if new.schema_id != due:
+        raise _wrong(before, f"schema id {old.schema_id} to {new.schema_id}", f"{due} is due")
+    if new.highest_id < old.highest_id:
+        raise _wrong(before, f"highest column id {old.highest_id} to {new.highest_id}", "no id is given away twice")
+    for one in differences:
+        if one.before is None:
+            assert one.after is not None
+            if one.after.column_id <= old.highest_id:
+                raise _wrong(before, str(one), f"its id {one.after.column_id} was given to another column before")
+            if not one.after.type.nullable:
+                raise _wrong(before, str(one), "older rows have no value for it: make it nullable")
+        elif one.after is not None and not may_widen(one.before.type, one.after.type):
+            raise _wrong(before, str(one), "values may not fit")
+        elif one.kind is ColumnChange.NULLABLE and one.after is not None and not one.after.type.nullable:
+            raise _wrong(before, str(one), "older rows may have nulls")
+    try:
+        moved = before.descriptor.with_schema(new)
+    except InvalidTable as error:
+        raise _wrong(before, "drop a key column", error.reason) from error
+    for what in ("primary_key", "partition_keys", "bucket_keys"):
+        keys = getattr(after.descriptor, what)
+        if keys != getattr(moved, what):
+            raise _wrong(before, f"{what.replace('_', ' ')} to {keys}", f"it is {FIXED_FOREVER}")
+    for name in fixed_columns(before):
+        column = old.column(name)
+        if new.by_id[column.column_id].type != column.type:
+            raise _wrong(before, f"type of key column {name}", "rows are found by the bytes of their keys")
+
+
+def fixed_columns(table: TableInfo) -> set[str]:
+    """Columns that say where a row lies."""
+    descriptor = table.descriptor
+    return {*descriptor.primary_key, *descriptor.partition_columns, *descriptor.bucket_keys}
+
+
+def _wrong(table: TableInfo, change: str, reason: str) -> InvalidAlter:
+    return InvalidAlter(table=str(table.path), change=change, reason=reason)
