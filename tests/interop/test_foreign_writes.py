@@ -373,3 +373,31 @@ def test_a_resync_mends_values_that_others_altered(lake: IcebergLakeStorage, tmp
     found = read_duckdb(lake.connection.load(path).metadata_location).select(["id", "name"]).sort_by("id")
     assert found.to_pylist() == expected
     world.close()
+
+
+def test_a_resync_after_a_rollback_to_a_snapshot_of_others_doubles_no_row(
+    lake: IcebergLakeStorage, tmp_path: Path
+) -> None:
+    """Nothing of ours is left among main's ancestors: the resync compares with the rows that are there all the same,
+    also in a bucket that never had a row."""
+    world, path = InProcessLakeward(tmp_path / "server", lake), TablePath("db", "t")
+    remove = {"table.datalake.foreign-rows": "remove"}
+    world.create("db.t", "id BIGINT NOT NULL, name STRING", primary_key="id", buckets=8, **remove)
+    world.upsert("db.t", [{"id": i, "name": f"ours {i}"} for i in range(3)])
+    world.tier("db.t")
+    theirs = IcebergForeignEngine(lake.connection.catalog, path)
+    rows = theirs.load().scan().to_arrow()
+    empty = next(n for n in range(8) if n not in rows["__bucket"].to_pylist())
+    theirs.append(pa.Table.from_pylist([{**rows.to_pylist()[0], "id": -1, "__bucket": empty}], rows.schema))
+    head = theirs.load().current_snapshot()
+    assert head is not None
+    world.upsert("db.t", [{"id": 5, "name": "ours 5"}])
+    world.tier("db.t")
+    theirs.roll_back(SnapshotId(str(head.snapshot_id)))
+    oldest = theirs.load().metadata.snapshots[0]
+    theirs.load().maintenance.expire_snapshots().by_ids([oldest.snapshot_id]).commit()
+    world.coordinator.resync(path, ResyncChoice.RESYNC)
+    world.tier("db.t")
+    found = read_duckdb(lake.connection.load(path).metadata_location).select(["id", "name"]).sort_by("id")
+    assert found.to_pylist() == [{"id": i, "name": f"ours {i}"} for i in (0, 1, 2, 5)]
+    world.close()

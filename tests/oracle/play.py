@@ -21,13 +21,13 @@ from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from lakeward_testing.icebergforeign import IcebergForeignEngine
+from lakeward_testing.oracle.truth import Key, Row, Truth, difference
+from lakeward_testing.oracle.values import TYPES, maybe
 from tests.interop.javaiceberg import JavaIceberg
 from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
 from tests.kit.iceberg.folder import folder_lake, folder_options
 from tests.kit.iceberg.server import serving
 from tests.kit.inprocess import InProcessLakeward
-from tests.oracle.truth import Key, Row, Truth, difference
-from tests.oracle.values import TYPES, maybe
 
 PK, LOG = "db.state", "db.events"
 BOTH = (PK, LOG)

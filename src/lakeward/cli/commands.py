@@ -30,6 +30,7 @@ COMMANDS = (
     Command("jobs", "lakeward.cli.status", "Tiering jobs: who is live, who is missing, what each does now."),
     Command("lake", "lakeward.cli.lake", "The server's lakes: list, check."),
     Command("maintain", "lakeward.cli.maintain", "What a compaction of a lake table would do; asks for one."),
+    Command("oracle", "lakeward.cli.run.oracle", "Compares every reader of a hurt Lakeward with a plain dict."),
     Command("pause", "lakeward.cli.operate", "Stops rounds of a table until it is resumed."),
     Command("preflight", "lakeward.cli.doctor.command", "Says what would go wrong at the first start."),
     Command("read", "lakeward.cli.files.rows", "Reads a table: lake history plus hot tail."),

@@ -44,6 +44,10 @@ class KvSnapshot:
     """False (Fluss): rows carry no offset of their own."""
 
 
+NO_ROWS = "no-rows"
+"""The id of a snapshot of a bucket that never had a row; no store has it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FrozenTable:
     """A table's log bounds, and the table as it was loaded after: no batch below the ends has a newer schema. `cuts`

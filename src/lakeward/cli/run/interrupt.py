@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 LIMIT_S = 10.0
 CODE = 130
-SUPERVISORS = frozenset({"server", "tier", "up", "demo", "chaos", "verify"})
+SUPERVISORS = frozenset({"server", "tier", "up", "demo", "chaos", "oracle", "verify"})
 """They stop other processes first, and take the time for it."""
 
 

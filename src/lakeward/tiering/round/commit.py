@@ -123,7 +123,7 @@ class RoundCommit(Landing):
         )
 
     def _renewal(self) -> Renewal | None:
-        head, renewed = plan_comparison(self.plan), self.kept.renewed
+        head, renewed = plan_comparison(self.plan, is_resync=self.is_resync), self.kept.renewed
         compared = {o.split.bucket for o in self.kept.outcomes if isinstance(o.split, SnapshotSplit)}
         return None if head is None else Renewal(head=head, offsets={b: renewed.get(b, OffsetSet()) for b in compared})
 

@@ -88,7 +88,7 @@ def plan_snapshots(
     """
     if not table.is_pk:
         return ()
-    needed = tuple(b for b in sorted(bounds) if _needs_snapshot(b, base.offsets.get(b), bounds[b], options))
+    needed = tuple(b for b in sorted(bounds) if _needs_snapshot(b, base, bounds[b], options))
     return tuple(b for b in needed if bounds[b].start > 0) if is_stopped else needed
 
 
@@ -139,11 +139,12 @@ def plan_left(plan: RoundPlan, gaps: Collection[Bucket], kept: Collection[Bucket
     return frozenset({*compared, *gaps} - set(kept))
 
 
-def plan_comparison(plan: RoundPlan) -> SnapshotId | None:
+def plan_comparison(plan: RoundPlan, *, is_resync: bool) -> SnapshotId | None:
     """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not
-    come twice.
+    come twice. A resync compares whatever the lake has: nothing of ours may be left among the ancestors of a snapshot
+    that somebody rolled back to.
     """
-    again = (isinstance(s, SnapshotSplit) and s.bucket in plan.base.offsets for s in plan.splits)
+    again = (isinstance(s, SnapshotSplit) and (is_resync or s.bucket in plan.base.offsets) for s in plan.splits)
     return plan.base.head if any(again) else None
 
 
@@ -173,10 +174,11 @@ def _row_bytes(bounds: LogBounds) -> float:
     return bounds.bytes_per_row or UNKNOWN_ROW_BYTES
 
 
-def _needs_snapshot(bucket: Bucket, committed: int | None, bounds: LogBounds, options: PlanOptions) -> bool:
-    is_compared = options.compares(bucket)
+def _needs_snapshot(bucket: Bucket, base: LakeBase, bounds: LogBounds, options: PlanOptions) -> bool:
+    """A resync compares a bucket that never had a row, too: another engine may have inserted some into it."""
+    is_compared, committed = options.compares(bucket), base.offsets.get(bucket)
     if bounds.end == 0:
-        return is_compared and committed is not None
+        return is_compared and base.head is not None
     return is_compared or committed is None or committed < bounds.start
 
 

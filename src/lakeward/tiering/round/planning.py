@@ -18,7 +18,7 @@ from lakeward.model.side import Content
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut
-from lakeward.spi.hot import FrozenTable, HotPlugin, HotStore, KvSnapshot, LogBounds
+from lakeward.spi.hot import NO_ROWS, FrozenTable, HotPlugin, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.lake.storage import LakeStorage
 from lakeward.tiering.round.plan import (
     Align,
@@ -163,7 +163,9 @@ class Planner:
         if not buckets:
             return {}
         self._leased = frozen.table
-        return store.take_snapshots(frozen.table, buckets, self.round_id)
+        taken = store.take_snapshots(frozen.table, buckets, self.round_id)
+        empty = [b for b in buckets if b not in taken and frozen.bounds[b].end == 0]
+        return {**taken, **{b: KvSnapshot(bucket=b, snapshot_id=NO_ROWS, log_offset=0) for b in empty}}
 
     def release(self) -> None:
         """Best effort: a lease that is not given back ends by itself."""

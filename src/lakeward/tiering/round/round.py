@@ -154,7 +154,7 @@ class Round(Attempt):
             lake=lake,
             deadline_at_ms=None if limit is None else self.world.clock.now_ms() + limit,  # planning took its own time
             flag=self.control.flag,
-            compare_with=plan_comparison(ground.plan),
+            compare_with=plan_comparison(ground.plan, is_resync=ground.is_resync),
             server_wait_s=self.world.options.server_wait_s,
             min_work_s=self.world.options.min_work_s,
             held_rows=self.world.options.held_rows,

@@ -21,7 +21,7 @@ from lakeward.model.schema import OFFSET, TIMESTAMP
 from lakeward.model.side import Content
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.capabilities import DeleteEncoding, check_table
-from lakeward.spi.hot import HotStore, KvSnapshot
+from lakeward.spi.hot import NO_ROWS, HotStore, KvSnapshot
 from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lake.supports import SupportsChanges, SupportsKeyDeletes
 from lakeward.spi.lake.writer import LakeWriter, WriteTask
@@ -188,7 +188,7 @@ class SplitWriter:
         if self._encoding() is DeleteEncoding.EQUALITY:
             return self._write_keyed_snapshot(split, snapshot, head)
         read = [0]
-        wanted = sort_by_offset(self._checked(self._store.read_snapshot(self._order.table, snapshot), read))
+        wanted = sort_by_offset(self._kept_rows(snapshot, read))
         diff = LakeDiff(self._order.table.schema.names)
         for batch in wanted if head is None else diff.rows(wanted, self._lake_rows(split.bucket, head)):
             self._write(batch)
@@ -204,22 +204,30 @@ class SplitWriter:
                 self._signal.check()
                 self._delete_keys(batch)
         read = [0]
-        rows = self._checked(self._store.read_snapshot(self._order.table, snapshot), read)
+        rows = self._kept_rows(snapshot, read)
         for batch in sort_by_offset(rows) if self._store.has_prev_offset else rows:
             self._write(batch)
         return _Written(split.stop, OffsetSet(), read[0])
 
     def _write_native_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
-        """Rows of the bucket that the lake has are deleted first, then those of the snapshot come, in offset order."""
+        """Rows of the bucket that the lake has are deleted first, then those of the snapshot come, in offset order. A
+        delete has the values of NOT NULL columns too: a format's writer may refuse a record without them."""
         if head is not None:
-            names = [*self._order.table.descriptor.primary_key, OFFSET, TIMESTAMP]
+            key = self._order.table.descriptor.primary_key
+            needed = [c.name for c in self._order.table.schema.columns if c.name not in key and not c.type.nullable]
+            names = [*key, *needed, OFFSET, TIMESTAMP]
             for batch in self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[split.bucket]):
                 self._signal.check()
                 self._hand_over(with_change(batch, ChangeType.DELETE))
         read = [0]
-        for batch in sort_by_offset(self._checked(self._store.read_snapshot(self._order.table, snapshot), read)):
+        for batch in sort_by_offset(self._kept_rows(snapshot, read)):
             self._hand_over(with_change(batch, ChangeType.INSERT))
         return _Written(split.stop, OffsetSet(), read[0])
+
+    def _kept_rows(self, snapshot: KvSnapshot, read: list[int]) -> Iterator[pa.RecordBatch]:
+        if snapshot.snapshot_id == NO_ROWS:
+            return iter(())
+        return self._checked(self._store.read_snapshot(self._order.table, snapshot), read)
 
     def _checked(self, batches: Iterable[pa.RecordBatch], read: list[int]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was written, in a dict and a list: what every reader must show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeward_testing.oracle.values import spelled
+
+Row = dict[str, Any]
+Key = tuple[str, int]
+
+
+@dataclass
+class Truth:
+    """`state` is the PK table, `events` the log table. A column that a writer did not know stays as it was."""
+
+    state: dict[Key, Row] = field(default_factory=dict)
+    events: list[Row] = field(default_factory=list)
+    deleted_events: int = 0
+    """Rows of the log table that another engine deleted."""
+
+    def upsert(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            key = row["p"], row["k"]
+            self.state[key] = {**self.state.get(key, {}), **row}
+
+    def delete(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.state.pop(key, None)
+
+    def forget(self, numbers: Iterable[Any]) -> None:
+        """Rows of the log table that another engine deleted."""
+        gone, before = set(numbers), len(self.events)
+        self.events = [row for row in self.events if row["r"] not in gone]
+        self.deleted_events += before - len(self.events)
+
+    def append(self, rows: Iterable[Row]) -> None:
+        self.events += rows
+
+
+class Expected:
+    """Rows that every reader must show, spelled once for all readers."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._rows = self._spell(rows)
+
+    def __len__(self) -> int:
+        return self._rows.total()
+
+    def of(self, rows: Iterable[Mapping[str, Any]]) -> Expected:
+        """Other rows of the same table."""
+        return Expected(rows, self.names)
+
+    def difference(self, shown: Iterable[Mapping[str, Any]]) -> str:
+        """Empty when both are the same rows, each as often; else the first rows that are missing or too many."""
+        have = self._spell(shown)
+        parts = [
+            f"{difference.total()} rows {what}, as {count} x {dict(zip(self.names, row, strict=True))}"
+            for what, difference in (("missing", self._rows - have), ("too many", have - self._rows))
+            for row, count in sorted(difference.items(), key=str)[:2]
+        ]
+        return "\n".join(parts)
+
+    def _spell(self, rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
+        return Counter(tuple(spelled(row.get(n)) for n in self.names) for row in rows)
+
+
+def difference(expected: Iterable[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
+    return Expected(expected, names).difference(shown)
