@@ -67,7 +67,7 @@ def changes(server: ServerProcess) -> dict[str, httpx.Response]:
     """Calls that must go on, or say why not."""
     name = f"n{uuid.uuid4().hex}"
     return {
-        "read plan": ask(server, "GET", f"{API}/tables/d.log/read-plan"),
+        "read plan": ask(server, "POST", f"{API}/tables/d.log/read-plan"),
         "pause": ask(server, "POST", f"{API}/tables/d.log/pause", {"reason": "no room"}),
         "resume": ask(server, "POST", f"{API}/tables/d.log/resume", {}),
         "heartbeat": ask(server, "POST", f"{API}/heartbeat", {"job": "j", "instance": "i", "slots": 1}),

@@ -116,7 +116,7 @@ def test_rights_for_tables_at_every_door(start_server: StartServer) -> None:
         refused = [
             http.get(f"{API}/tables/hr.pay"),
             http.delete(f"{API}/tables/hr.pay"),
-            http.get(f"{API}/tables/hr.pay/read-plan"),
+            http.post(f"{API}/tables/hr.pay/read-plan"),
             http.post(f"{API}/tables/hr.pay/pause"),
             http.post(f"{API}/tables", json={"path": "hr.new", "descriptor": {"schema": {"columns": []}}}),
             http.get("/metrics"),

@@ -25,9 +25,8 @@
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakeMetadataTooLarge, LakePathRefused,
-    │                               LakeHistoriesDiffer,
-    │                               LakeSchemaBroken, ReplacedRowMissing, ForeignRowsFound, LakeHistoryGone,
-    │                               RowNotEncoded, LakeUnreadable, RoundTooOld
+    │                               LakeFileBroken, LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing,
+    │                               ForeignRowsFound, LakeHistoryGone, RowNotEncoded, LakeUnreadable, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours

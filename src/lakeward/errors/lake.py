@@ -155,6 +155,18 @@ class LakePathRefused(LakeError):
     location: str
 
 
+class LakeFileBroken(LakeError):
+    code = "lake-file-broken"
+    template = (
+        "lake {lake}, table {table}: {what} failed ({reason}). A file of the lake table is damaged, or of a form that "
+        "this version does not know; put it back from a copy, or report this message if nobody changed the files"
+    )
+    lake: str
+    table: str
+    what: str
+    reason: str
+
+
 class LakeHistoriesDiffer(LakeError):
     code = "lake-histories-differ"
     template = (

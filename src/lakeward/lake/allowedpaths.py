@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from lakeward.errors import LakePathRefused
+from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.spi.lakefile import StoredFile
 
@@ -104,6 +105,7 @@ class AllowedFiles(TableFiles):
 
     inner: TableFiles
     allowed: AllowedPaths
+    bounds: MetadataBounds = field(default_factory=MetadataBounds)
 
     def check(self, path: str) -> str:
         return self.allowed.check(path)
@@ -111,14 +113,20 @@ class AllowedFiles(TableFiles):
     def read_offsets_of_fluss(self, path: str) -> str | None:
         if OFFSETS_OF_FLUSS.fullmatch(path) is None or has_dots(path):
             return self.read(path)
-        return (self.inner if "://" in path else LocalFiles()).read(path)
+        storage = self.inner if "://" in path else LocalFiles()
+        return replace(self, inner=storage, allowed=AllowedPaths("", "", more=(path,))).read(path)
 
     @property
     def filesystem(self) -> fs.FileSystem:
         return self.inner.filesystem
 
-    def read_bytes(self, path: str) -> bytes | None:
-        return self.inner.read_bytes(self.allowed.check(path))
+    def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
+        """Without a limit the file is one of metadata. Raises `LakeMetadataTooLarge`."""
+        if limit is not None:
+            return self.inner.read_bytes(self.allowed.check(path), limit)
+        data = self.inner.read_bytes(self.allowed.check(path), self.bounds.limit + 1)
+        self.bounds.check_packed(path, len(data or b""))
+        return data
 
     def names(self, folder: str) -> list[str]:
         return self.inner.names(folder)

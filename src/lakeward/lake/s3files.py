@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.fs as fs
 
 from lakeward.errors import InvalidConfig
 from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
+from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside, plain_path
 from lakeward.spi.lakefile import StoredFile
 
@@ -50,10 +51,14 @@ class S3Files(TableFiles):
         }
         return fs.S3FileSystem(**{key: value for key, value in given.items() if value})
 
-    def read_bytes(self, path: str) -> bytes | None:
+    def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
         bucket, key = _parts(path)
-        with _os_errors(), suppress(self._client.exceptions.NoSuchKey):
-            return bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
+        with (
+            _os_errors(),
+            suppress(self._client.exceptions.NoSuchKey),
+            closing(self._client.get_object(Bucket=bucket, Key=key)["Body"]) as body,
+        ):
+            return bytes(body.read(limit))
         return None
 
     def names(self, folder: str) -> list[str]:
@@ -146,7 +151,8 @@ def _s3(options: tuple[tuple[str, str], ...]) -> S3Files:
 def files_of(lake_table: Any) -> AllowedFiles:
     """Of a table of Paimon's library."""
     inner = files_at(plain_path(str(lake_table.table_path)), lake_table.file_io.properties.to_map())
-    return AllowedFiles(inner, allowed_of(lake_table))
+    bounds = MetadataBounds.parse(lake_table.file_io.properties.to_map())
+    return AllowedFiles(inner, allowed_of(lake_table), bounds)
 
 
 def allowed_of(lake_table: Any) -> AllowedPaths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -14,11 +15,14 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.fs as fs
 
+from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.spi.lakefile import StoredFile
 
 
 class TableFiles(ABC):
     """Paths are whole: `/folder/name`, `s3://bucket/name`. All calls raise `OSError` for trouble outside."""
+
+    bounds = MetadataBounds()
 
     @property
     @abstractmethod
@@ -30,8 +34,8 @@ class TableFiles(ABC):
         return None if data is None else data.decode()
 
     @abstractmethod
-    def read_bytes(self, path: str) -> bytes | None:
-        """None where no file is."""
+    def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
+        """None where no file is. `limit`: at most so many bytes, of which there may be more."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
@@ -79,6 +83,12 @@ class TableFiles(ABC):
     def open_input(self, path: str) -> pa.NativeFile:
         return self.filesystem.open_input_file(inside(path))
 
+    def open_metadata(self, path: str) -> pa.NativeFile:
+        """Raises `LakeMetadataTooLarge`."""
+        source = self.open_input(path)
+        self.bounds.check_packed(path, source.size())
+        return source
+
     def open_output(self, path: str) -> pa.NativeFile:
         """Shows nothing, or part of it, until it is closed: for files that a commit names later."""
         return self.filesystem.open_output_stream(inside(path))
@@ -93,10 +103,13 @@ class LocalFiles(TableFiles):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return super().open_output(path)
 
-    def read_bytes(self, path: str) -> bytes | None:
+    def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
+        """A pipe is not waited for, and a device not read."""
         try:
-            with open(path, "rb") as source:
-                return source.read()
+            with open(path, "rb", opener=_open_at_once) as source:
+                if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+                    raise OSError(f"{path} is no regular file")
+                return source.read(-1 if limit is None else limit)
         except FileNotFoundError:
             return None
 
@@ -186,6 +199,10 @@ def sync(paths: Iterable[str]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _bytes(data: str | bytes) -> bytes:

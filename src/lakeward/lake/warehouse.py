@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlparse
 
 from lakeward.errors import InvalidConfig, LakeError, LakeTableGone, LakeUnavailable, UnknownOption
 from lakeward.lake.allowedpaths import ALLOWED_LOCATIONS
+from lakeward.lake.metadatabounds import LIMIT_OPTION
 from lakeward.lake.s3files import S3_OPTIONS
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.spi.lakeplugin import LakePlugin
@@ -29,7 +30,7 @@ class WarehousePlugin(LakePlugin):
 
 def parse_warehouse(lake: str, options: Mapping[str, str]) -> str:
     """An absolute path, or `s3://bucket/prefix`. Raises `UnknownOption`, `InvalidConfig`."""
-    if unknown := sorted(set(options) - {WAREHOUSE, ALLOWED_LOCATIONS, *S3_OPTIONS}):
+    if unknown := sorted(set(options) - {WAREHOUSE, ALLOWED_LOCATIONS, LIMIT_OPTION, *S3_OPTIONS}):
         (nearest, *_) = (*difflib.get_close_matches(unknown[0], S3_OPTIONS, 1), WAREHOUSE)
         raise UnknownOption(where=f"datalake.{lake}", key=unknown[0], nearest=nearest)
     given = options.get(WAREHOUSE, "")

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from lakeward import __version__
-from lakeward.errors import InvalidRequest, LakewardError, to_wire
+from lakeward.errors import InvalidRequest, LakeFileBroken, LakewardError, to_wire
 from lakeward.model.disktrouble import find_disk_trouble
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from lakeward.server import routes
@@ -72,6 +72,8 @@ def error_response(error: LakewardError) -> JSONResponse:
 
 def _typed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LakewardError)
+    if isinstance(error, LakeFileBroken):
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return error_response(find_disk_trouble(error) or error)
 
 

@@ -17,6 +17,7 @@ from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.callers import Callers
+from lakeward.server.lakethreads import LakeThreads
 from lakeward.server.show.history import History
 from lakeward.server.show.pagesource import PageSource, ServerSource
 from lakeward.server.show.tablefeed import TableFeed
@@ -77,6 +78,7 @@ class Services(PageServices):
     has_tls: bool = False
     started_at_ms: int = 0
     consumers: Consumers = field(default_factory=Consumers)
+    lake_threads: LakeThreads = field(default_factory=LakeThreads)
 
     @property
     def source(self) -> PageSource:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed, Comm
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, TableFinished, Verdict
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from lakeward.protocol.views import LagExplanation, TableStatus
 from lakeward.server.app import create_app
 from lakeward.server.ingest.rowput import RowIntake
@@ -49,18 +50,29 @@ class Door:
     def __init__(self, app: FastAPI) -> None:
         self.transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
 
-    def ask(self, method: str, path: str, body: Any = None, *, role: str = "admin", **params: Any) -> Any:
-        return asyncio.run(self._ask(method, path, body, role, params))
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        role: str = "admin",
+        headers: Mapping[str, str] | None = None,
+        **params: Any,
+    ) -> Any:
+        return asyncio.run(self._ask(method, path, body, role, params, headers or {}))
 
     def ask_each(self, calls: Iterable[tuple[str, str, Any]]) -> list[httpx.Response]:
         """One after the other, much faster than by `ask`: there is one loop for all."""
 
         async def each() -> list[httpx.Response]:
-            return [await self._ask(*call, "admin", {}) for call in calls]
+            return [await self._ask(*call, "admin", {}, {}) for call in calls]
 
         return asyncio.run(each())
 
-    async def _ask(self, method: str, path: str, body: Any, role: str, params: dict[str, Any]) -> httpx.Response:
+    async def _ask(
+        self, method: str, path: str, body: Any, role: str, params: dict[str, Any], headers: Mapping[str, str]
+    ) -> httpx.Response:
         async with httpx.AsyncClient(transport=self.transport, base_url="http://server") as client:
             json = None if body is None else encode(body)
             return await client.request(
@@ -68,7 +80,7 @@ class Door:
                 path,
                 json=json,
                 params=params,
-                headers={"Authorization": f"Bearer {role}", "Content-Type": "application/json"},
+                headers={"Authorization": f"Bearer {role}", "Content-Type": "application/json", **headers},
             )
 
     def beat(self, instance: str = "i1", **more: Any) -> HeartbeatAnswer:
@@ -179,7 +191,7 @@ def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) ->
         bad = door.ask("POST", routes.HEARTBEAT, body, role="job")
         assert (bad.status_code, bad.json()["code"]) == (400, "invalid-request")
     assert door.ask("GET", routes.EXPLAIN.format(table="db.none")).json()["code"] == "table-not-found"
-    assert door.ask("GET", path_of(routes.READ_PLAN), lease_s="soon").json()["code"] == "invalid-request"
+    assert door.ask("POST", path_of(routes.READ_PLAN), lease_s="soon").json()["code"] == "invalid-request"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +209,7 @@ def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) ->
         ("POST", routes.ADOPT, "admin"),
         ("GET", routes.STATUS, "read"),
         ("GET", routes.LEDGER, "read"),
-        ("GET", routes.READ_PLAN, "read"),
+        ("POST", routes.READ_PLAN, "read"),
     ],
 )
 def test_roles(world: CoordinatorWorld, door: Door, method: str, route: str, needed: str) -> None:
@@ -232,8 +244,8 @@ def test_what_people_see(world: CoordinatorWorld, door: Door) -> None:
 
 @pytest.mark.parametrize(
     ("method", "route"),
-    [("GET", r) for r in (routes.TABLE_STATUS, routes.EXPLAIN, routes.COMMITTED, routes.LEDGER, routes.READ_PLAN)]
-    + [("POST", r) for r in (routes.PAUSE, routes.RESUME)],
+    [("GET", r) for r in (routes.TABLE_STATUS, routes.EXPLAIN, routes.COMMITTED, routes.LEDGER)]
+    + [("POST", r) for r in (routes.PAUSE, routes.RESUME, routes.READ_PLAN)],
 )
 def test_a_side_may_be_named(world: CoordinatorWorld, door: Door, method: str, route: str) -> None:
     world.create()
@@ -257,13 +269,22 @@ def test_operators_over_http(world: CoordinatorWorld, door: Door) -> None:
 def test_a_read_plan_is_leased_renewed_and_released(world: CoordinatorWorld, door: Door) -> None:
     world.create()
     world.hot.append(PATH, 3)
-    plan = decode(ReadPlan, door.ask("GET", path_of(routes.READ_PLAN), role="read", lease_s=5).json())
+    plan = decode(ReadPlan, door.ask("POST", path_of(routes.READ_PLAN), role="read", lease_s=5).json())
     assert [t.range for t in plan.tails] == [OffsetRange(0, 3)]
     renew, release = (r.format(lease_id=plan.lease_id) for r in (routes.RENEW_READ, routes.RELEASE_READ))
     assert door.ask("POST", renew, role="read", lease_s=5).status_code == 204
     for _ in range(2):
         assert door.ask("DELETE", release, role="read").status_code == 204
     assert door.ask("POST", renew, role="read").json()["code"] == "snapshot-gone"
+
+
+def test_a_get_takes_a_lease_for_a_client_of_the_minor_before_alone(world: CoordinatorWorld, door: Door) -> None:
+    world.create()
+    for said in ({}, {PROTOCOL_HEADER: PROTOCOL}):
+        refused = door.ask("GET", path_of(routes.READ_PLAN), role="read", headers=said)
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid-request")
+    older = door.ask("GET", path_of(routes.READ_PLAN), role="read", headers={PROTOCOL_HEADER: "1.2"})
+    assert decode(ReadPlan, older.json()).lease_id
 
 
 @pytest.mark.parametrize(
@@ -468,16 +489,16 @@ def test_messages_with_anything_in_any_field_are_taken_or_refused(world: Coordin
 def test_a_token_has_so_many_reads_under_way(services: Services, world: CoordinatorWorld) -> None:
     world.create()
     full, plan = Door(create_app(replace(services, max_reads=2))), path_of(routes.READ_PLAN)
-    leases = [full.ask("GET", plan, role="read", lease_s=60).json()["lease_id"] for _ in range(2)]
-    refused = full.ask("GET", plan, role="read")
+    leases = [full.ask("POST", plan, role="read", lease_s=60).json()["lease_id"] for _ in range(2)]
+    refused = full.ask("POST", plan, role="read")
     assert (refused.status_code, refused.json()["facts"]["what"]) == (429, "reads under way")
-    assert full.ask("GET", plan, role="write").status_code == 200, "another token has reads of its own"
+    assert full.ask("POST", plan, role="write").status_code == 200, "another token has reads of its own"
     assert full.ask("DELETE", routes.RELEASE_READ.format(lease_id=leases[0]), role="read").status_code == 204
-    assert full.ask("GET", plan, role="read", lease_s=60).status_code == 200
+    assert full.ask("POST", plan, role="read", lease_s=60).status_code == 200
     world.clock.advance(50)
     assert full.ask("POST", routes.RENEW_READ.format(lease_id=leases[1]), role="read", lease_s=60).status_code == 204
     world.clock.advance(20)
-    assert [full.ask("GET", plan, role="read").status_code for _ in range(2)] == [200, 429], (
+    assert [full.ask("POST", plan, role="read").status_code for _ in range(2)] == [200, 429], (
         "one ended, one was renewed"
     )
 
@@ -613,7 +634,7 @@ def test_a_tenant_finds_nothing_of_another(tmp_path: Path) -> None:
         assert door.ask("POST", routes.BACKUPS, {"target": str(tmp_path / "copy")}, role=role).status_code == 403
     assert codes("POST", routes.LAKE_CHECK.format(lake="finance")) == [404, 404, 200]
 
-    def shown(path: str, method: str = "GET", **params: str) -> list[Any]:
+    def shown(path: str, method: str = "GET", **params: Any) -> list[Any]:
         return [door.ask(method, path, role=role, **params).json() for role in ("ann", "one", "admin")]
 
     assert [len(probe["catalogs"]) for probe in shown(routes.PROBE, "POST")] == [0, 1, 2]
@@ -695,7 +716,7 @@ def memory_table(path: str, **properties: str) -> dict[str, Any]:
 def test_a_read_lease_is_its_tokens_alone(services: Services, world: CoordinatorWorld) -> None:
     world.create()
     door, plan = Door(create_app(services)), path_of(routes.READ_PLAN)
-    lease = door.ask("GET", plan, role="read", lease_s=60).json()["lease_id"]
+    lease = door.ask("POST", plan, role="read", lease_s=60).json()["lease_id"]
     for method, route in (("POST", routes.RENEW_READ), ("DELETE", routes.RELEASE_READ)):
         assert door.ask(method, route.format(lease_id=lease), role="write").status_code == 403
         assert door.ask(method, route.format(lease_id=lease), role="read").status_code == 204

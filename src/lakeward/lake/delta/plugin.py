@@ -17,6 +17,7 @@ from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.meta.logcache import LogCache
 from lakeward.lake.delta.rewrite import rewrite
 from lakeward.lake.delta.writer import DeltaLakeWriter
+from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import WarehousePlugin, parse_warehouse
@@ -70,7 +71,8 @@ class DeltaLakeStorage(PositionStorage[DeltaGround]):
 
     def _files_of(self, path: TablePath) -> TableFiles:
         more = parse_locations(self._options)
-        return AllowedFiles(self.files, AllowedPaths(str(path), self._root(path), self.warehouse, more))
+        allowed = AllowedPaths(str(path), self._root(path), self.warehouse, more)
+        return AllowedFiles(self.files, allowed, MetadataBounds.parse(self._options))
 
 
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:

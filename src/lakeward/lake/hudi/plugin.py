@@ -19,6 +19,7 @@ from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
 from lakeward.lake.hudi.writer import HudiLakeWriter
+from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse
 from lakeward.model.table import BucketFunction, TableInfo, TablePath
@@ -38,8 +39,9 @@ class HudiLakeStorage(CoreStorage[HudiGround]):
     name = "hudi"
     capabilities = CAPABILITIES
 
-    def __init__(self, warehouse: str, locations: tuple[str, ...] = ()) -> None:
-        self.warehouse, self._files, self._locations = warehouse, LocalFiles(), locations
+    def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
+        self.warehouse, self._files, self._locations = warehouse, LocalFiles(), parse_locations(options or {})
+        self._bounds = MetadataBounds.parse(options or {})
 
     def catalog(self) -> HudiLakeCatalog:
         return HudiLakeCatalog(self._files, self.warehouse, self.table)
@@ -65,7 +67,8 @@ class HudiLakeStorage(CoreStorage[HudiGround]):
         return f"{self.warehouse}/{path.database}/{path.table}"
 
     def _files_of(self, path: TablePath) -> TableFiles:
-        return AllowedFiles(self._files, AllowedPaths(str(path), self._root(path), self.warehouse, self._locations))
+        allowed = AllowedPaths(str(path), self._root(path), self.warehouse, self._locations)
+        return AllowedFiles(self._files, allowed, self._bounds)
 
 
 class HudiLakePlugin(WarehousePlugin):
@@ -86,7 +89,7 @@ def open_lake(options: Mapping[str, str]) -> HudiLakeStorage:
             "lock that ends with its holder. Take a folder (a path, or file:), or another format"
         )
         raise InvalidConfig(where=f"datalake.hudi.{WAREHOUSE}", reason=reason)
-    return HudiLakeStorage(warehouse, parse_locations(options))
+    return HudiLakeStorage(warehouse, options)
 
 
 load = HudiLakePlugin("hudi", open_lake)

@@ -16,6 +16,7 @@ from lance.fragment import DeletionFile
 
 from lakeward.errors import LakeTampered
 from lakeward.lake.lance.table import DELETIONS
+from lakeward.lake.metadatabounds import positions_in
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.ids import RoundId
 from lakeward.model.offsetset import OffsetSet
@@ -51,7 +52,7 @@ def load_deletions(files: TableFiles, path: str, table: str) -> OffsetSet:
         if path.endswith(".bin"):
             from pyroaring import BitMap
 
-            return OffsetSet(np.asarray(BitMap.deserialize(data).to_array(), np.int64))
+            return OffsetSet(positions_in(BitMap.deserialize(data)))
         return OffsetSet(ipc.open_file(data).read_all().column(0).to_numpy().astype(np.int64))
     except (ValueError, pa.ArrowException) as error:
         raise LakeTampered(table=table, snapshot="", what=path.rpartition("/")[2], reason=str(error)) from error

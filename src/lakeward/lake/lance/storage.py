@@ -15,6 +15,7 @@ from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.rewrite import rewrite
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
+from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.table import TableInfo, TablePath
@@ -79,5 +80,5 @@ class LanceLakeStorage(PositionStorage[LanceGround]):
         """Engines know a Lance table by its folder's name."""
         root = f"{self.warehouse}/{path.database}/{path.table}.lance"
         allowed = AllowedPaths(str(path), root, self.warehouse, parse_locations(self._options))
-        files = AllowedFiles(self.files, allowed)
+        files = AllowedFiles(self.files, allowed, MetadataBounds.parse(self._options))
         return LanceTable(files, root, str(path), self.storage_options, self._cache(root))

@@ -84,6 +84,10 @@ class LanceTable:
         """Raises `SnapshotGone`."""
         with lake_errors(self.name, "open"):
             try:
+                self.files.open_metadata(self.path(version)).close()
+            except FileNotFoundError as error:
+                raise self.gone(version) from error
+            try:
                 dataset = lance.dataset(self.root, version=version, storage_options=self.storage_options)
             except ValueError as error:
                 if not is_missing(error):

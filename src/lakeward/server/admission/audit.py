@@ -14,12 +14,17 @@ from pathlib import Path
 from lakeward.config.options import Audit
 from lakeward.model.ballast import DISK_FULL
 from lakeward.model.clock import Clock
+from lakeward.protocol.routes import READ_PLAN
 
 MAX_BYTES, KEPT = 16 * 1024 * 1024, 8
 """128 MB at the most: about a million calls."""
 
 _QUIET = ("/api/v1/heartbeat", "/api/v1/lease-check")
 """Each job sends these every few seconds; what they lead to is recorded as commits."""
+
+
+_READ_PLAN = READ_PLAN.rpartition("}")[2]
+"""A read, though it is a POST for the lease that it takes."""
 
 
 class AuditLog:
@@ -35,7 +40,8 @@ class AuditLog:
             self._handler.setFormatter(logging.Formatter("%(message)s"))
 
     def http(self, who: str, peer: str, method: str, path: str, table: str | None, status: int) -> None:
-        is_change = method not in ("GET", "HEAD") and path not in _QUIET
+        is_quiet = path in _QUIET or path.endswith(_READ_PLAN)
+        is_change = method not in ("GET", "HEAD") and not is_quiet
         if is_change or status in (401, 403, 415, 429) or self._level is Audit.ALL:
             self._write(who, peer, f"{method} {path}", table, str(status))
 

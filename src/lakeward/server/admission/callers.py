@@ -15,14 +15,11 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
-from lakeward.protocol.routes import API, ICEBERG, READ_PLAN, TABLE_ROWS
+from lakeward.protocol.routes import API, ICEBERG, TABLE_ROWS
 from lakeward.protocol.version import PROTOCOL_HEADER
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH"})
 """A page may not send any other method to a foreign server without asking; we never say yes."""
-
-_LEASING = READ_PLAN.rpartition("/")[2]
-"""A GET that takes a lease, as clients of earlier versions ask for it."""
 
 _ROWS = TABLE_ROWS.rpartition("/")[2]
 _ROW_TYPES = frozenset(
@@ -67,7 +64,7 @@ class Callers:
         if site not in _OWN_SITES and "origin" not in headers and path.startswith((f"{API}/", f"{ICEBERG}/")):
             raise ForeignCaller(header="Sec-Fetch-Site", value=site[:100])
         types = _ROW_TYPES if path.endswith(f"/{_ROWS}") else frozenset[str]()
-        if (method in _CHANGING or path.endswith(f"/{_LEASING}")) and not _is_json(headers, types):
+        if method in _CHANGING and not _is_json(headers, types):
             raise NotJson(what=f"{method} {path}", found=headers.get("content-type", "")[:100])
 
 

@@ -21,11 +21,11 @@ from lakeward.protocol.routes import ICEBERG
 from lakeward.server.admission.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake
-from lakeward.server.iceberg.catalogthreads import CatalogThreads
 from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.iceberg.tables import TableResource
+from lakeward.server.lakethreads import LakeThreads
 
 Handler = Callable[[CatalogCall], Response]
 
@@ -47,7 +47,7 @@ def iceberg_router(
     `following`: what other engines may change of lake tables of ours, and how these follow.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    threads = CatalogThreads()
+    threads = LakeThreads()
     namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)
     tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake, following or Following())
     routes: list[tuple[str, str, Role, Handler]] = [
@@ -111,7 +111,7 @@ def _named(endpoint: Callable[[Request], object]) -> Callable[[Request], object]
     return handle
 
 
-async def _serve(auth: TokenSet, threads: CatalogThreads, role: Role, handler: Handler, request: Request) -> Response:
+async def _serve(auth: TokenSet, threads: LakeThreads, role: Role, handler: Handler, request: Request) -> Response:
     try:
         what = f"{request.method} {request.url.path}"
         token = auth.authorize(secret_of(request.headers.get("authorization")), role, what)

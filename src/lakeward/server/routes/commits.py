@@ -33,7 +33,7 @@ def router(services: Services) -> APIRouter:
         """Records a lake commit, or takes over what the lake holds. Idempotent per round."""
         message = await read_message(request, CommitReport)
         check_job(request, message.job, is_bound=services.bound_jobs)
-        return answer(await run_in_threadpool(coordinator.commit, message))
+        return answer(await services.lake_threads.ask(request, coordinator.commit, message))
 
     @router.get(COMMITTED, dependencies=may_read)
     def committed(table: str, side: Side) -> JSONResponse:

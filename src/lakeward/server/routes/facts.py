@@ -30,10 +30,11 @@ def router(services: Services) -> APIRouter:
         return answer(gather_facts(services, caller(request).may_use))
 
     @router.post(PROBE, dependencies=may_look)
-    def probe(request: Request, table: Annotated[str | None, Query()] = None) -> JSONResponse:
+    async def probe(request: Request, table: Annotated[str | None, Query()] = None) -> JSONResponse:
         """Writes a small file into the lake of each table that the token may use (a hundred at the most) and deletes
         it."""
         chosen = TablePath.parse(table) if table else None
-        return answer(probe_lakes(services, chosen, MAX_PROBED, caller(request).may_use))
+        may_use = caller(request).may_use
+        return answer(await services.lake_threads.ask(request, probe_lakes, services, chosen, MAX_PROBED, may_use))
 
     return router

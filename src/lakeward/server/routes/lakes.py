@@ -41,11 +41,11 @@ def router(services: Services) -> APIRouter:
         return answer({"lakes": listed_for(caller(request))})
 
     @router.post(LAKE_CHECK, dependencies=may_check)
-    def check_lake(request: Request, lake: str) -> JSONResponse:
+    async def check_lake(request: Request, lake: str) -> JSONResponse:
         """Asks the lake's catalog now, and says what it answered."""
         find(lake, caller(request))
         started = services.clock.monotonic()
-        lakes.ask(lake)
+        await services.lake_threads.ask(request, lakes.ask, lake)
         return answer(replace(find(lake, caller(request)), took_ms=int(1_000 * (services.clock.monotonic() - started))))
 
     return router

@@ -103,7 +103,7 @@ def router(services: Services) -> APIRouter:
         return JSONResponse(_spelled(stored, outcomes), SOME_ROWS_REFUSED if stored.problems else 200)
 
     @router.get(SAMPLE, dependencies=may_read)
-    def sample_table(
+    async def sample_table(
         request: Request,
         table: str,
         mode: Annotated[str, Query(max_length=10)] = "union",
@@ -112,13 +112,14 @@ def router(services: Services) -> APIRouter:
     ) -> JSONResponse:
         """Some rows of a table as texts: of lake and hot store together, or of one of them. For people to look at."""
         with sampling.counted(caller(request).name):
-            return answer(sample(services, request_of(table, mode=mode, as_of=as_of), limit))
+            asked = request_of(table, mode=mode, as_of=as_of)
+            return answer(await services.lake_threads.ask(request, sample, services, asked, limit))
 
     @router.post(SQL, dependencies=may_read, openapi_extra=described(SqlQuery))
     async def sql(request: Request) -> JSONResponse:
         """One SELECT over tables that the token may read, within limits of rows, time and memory."""
         message = await read_message(request, SqlQuery, exact=True)
-        return answer(await run_in_threadpool(door.answer, message, caller(request)))
+        return answer(await services.lake_threads.ask(request, door.answer, message, caller(request)))
 
     return router
 

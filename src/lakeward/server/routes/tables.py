@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
 from lakeward.errors import QuotaExceeded
@@ -50,7 +49,7 @@ def router(services: Services) -> APIRouter:
         message = await read_message(request, CreateTable, exact=True)
         request.state.table = message.path
         caller(request).check_table(message.path, f"creating {message.path}")
-        made_table = await run_in_threadpool(create, message, caller(request))
+        made_table = await services.lake_threads.ask(request, create, message, caller(request))
         return answer(made_table, status=201 if made_table.created else 200)
 
     @router.post(DEFINE, dependencies=may_change, status_code=201, openapi_extra=described(DefineTable))
@@ -59,7 +58,7 @@ def router(services: Services) -> APIRouter:
         message = await read_message(request, DefineTable, exact=True)
         with of_table(table):
             asked = CreateTable(path=TablePath.parse(table), descriptor=describe_table(message))
-        return answer(await run_in_threadpool(create, asked, caller(request)), status=201)
+        return answer(await services.lake_threads.ask(request, create, asked, caller(request)), status=201)
 
     @router.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
     async def alter_table(table: str, request: Request) -> JSONResponse:
@@ -67,12 +66,14 @@ def router(services: Services) -> APIRouter:
         message = await read_message(request, AlterTable, exact=True)
         for column in message.add_columns:
             check_fields(column, Column.from_json(column).to_json(), "AlterTable.add_columns")
-        return answer(await run_in_threadpool(alter, TablePath.parse(table), message, caller(request)))
+        altered = services.lake_threads.ask(request, alter, TablePath.parse(table), message, caller(request))
+        return answer(await altered)
 
     @router.delete(TABLE, dependencies=may_change, status_code=204)
-    def drop_table(table: str, with_lake: bool = False) -> Response:
+    async def drop_table(request: Request, table: str, with_lake: bool = False) -> Response:
         """Removes the hot side; the lake table stays, unless `with_lake`, which also removes one that stayed before."""
-        services.federation.drop(TablePath.parse(table), with_lake=with_lake)
+        drop = services.federation.drop
+        await services.lake_threads.ask(request, drop, TablePath.parse(table), with_lake=with_lake)
         return Response(status_code=204)
 
     return router

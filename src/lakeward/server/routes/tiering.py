@@ -144,7 +144,7 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         check_adopted(services, caller(request), path, message)
         federation = services.federation
         call = federation.adopt_keyed if message.foreign and message.primary_key else federation.adopt
-        return answer(await run_in_threadpool(call, path, message))
+        return answer(await services.lake_threads.ask(request, call, path, message))
 
     @router.get(routes.ADOPTION, dependencies=may_change)
     def adoption(table: str) -> JSONResponse:
@@ -155,26 +155,28 @@ def _add_operations(router: APIRouter, services: Services) -> None:
     async def reconcile_schema(table: str, side: Side, request: Request) -> JSONResponse:
         """Makes the lake table's columns and partitioning what rounds need, after another engine changed them."""
         message, federation = await read_message(request, ReconcileSchema), services.federation
-        path = TablePath.parse(table)
-        return answer(await run_in_threadpool(federation.reconcile_schema, path, side, dry_run=message.dry_run))
+        path, ask = TablePath.parse(table), services.lake_threads.ask
+        return answer(await ask(request, federation.reconcile_schema, path, side, dry_run=message.dry_run))
 
     @router.post(routes.RESTORE_LAKE, dependencies=may_change, openapi_extra=described(RestoreLake))
     async def restore_lake(table: str, side: Side, request: Request) -> JSONResponse:
         """Puts a lake table back that somebody dropped, from the files that are left of it, or anew."""
         message, path = await read_message(request, RestoreLake), TablePath.parse(table)
-        return answer(await run_in_threadpool(services.federation.restore_lake, path, side, anew=message.anew))
+        restore, ask = services.federation.restore_lake, services.lake_threads.ask
+        return answer(await ask(request, restore, path, side, anew=message.anew))
 
     @router.post(routes.REBUILD_LAKE, dependencies=may_change, openapi_extra=described(RebuildLake))
     async def rebuild_lake(table: str, side: Side, request: Request) -> JSONResponse:
         """Removes the lake table and writes it again from the hot store, by a resync."""
         message, path = await read_message(request, RebuildLake), TablePath.parse(table)
-        federation = services.federation
-        await run_in_threadpool(federation.rebuild_lake, path, side, discard_older=message.discard_older)
+        rebuild, ask = services.federation.rebuild_lake, services.lake_threads.ask
+        await ask(request, rebuild, path, side, discard_older=message.discard_older)
         return answer(coordinator.table_status(path, side))
 
     @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:
         """The next round makes lake and hot store meet again: by a resync, or by a gap recorded on purpose."""
         message, path = await read_message(request, ResyncTable), TablePath.parse(table)
-        await run_in_threadpool(coordinator.resync, path, message.choice, side, discard_newer=message.discard_newer)
+        ask, newer = services.lake_threads.ask, message.discard_newer
+        await ask(request, coordinator.resync, path, message.choice, side, discard_newer=newer)
         return answer(coordinator.table_status(path, side))

@@ -10,6 +10,7 @@ from lakeward.errors import InvalidRequest, LakeNotEmpty, LakeTableGone
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lakeerrors import TypedCalls
 
 OWN_PROPERTY = "fluss.table.datalake."
 """What a property begins with that every lake table of ours has since its creation: its lakes, or its format."""
@@ -20,7 +21,7 @@ def is_own(properties: Iterable[str]) -> bool:
     return any(name.startswith(OWN_PROPERTY) for name in properties)
 
 
-class LakeCatalog(ABC):
+class LakeCatalog(TypedCalls, ABC):
     """DDL on lake tables. Called by the server's federation, before the hot store is changed. All calls may block."""
 
     @abstractmethod

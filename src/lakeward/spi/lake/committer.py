@@ -11,10 +11,11 @@ from lakeward.model.ids import RoundId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import LakeSnapshot
 
 
-class LakeCommitter(ABC):
+class LakeCommitter(TypedCalls, ABC):
     """One table's commits. `begin` before writing; `prepare` and `commit` after, again on each new head."""
 
     @abstractmethod

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
+from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 
 PROBE = "lakeward-probe-"
 """What the names of probe files begin with; no reader takes them for data."""
 
 
-class LakeMaintenance(ABC):
+class LakeMaintenance(TypedCalls, ABC):
     """Upkeep of one lake table. Deleting happens here and nowhere else."""
 
     @abstractmethod

@@ -14,10 +14,11 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
+from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
 
 
-class LakeReader(ABC):
+class LakeReader(TypedCalls, ABC):
     """Reads one lake table, always anew from the catalog unless a snapshot is named."""
 
     @abstractmethod

@@ -12,9 +12,10 @@ from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.lake.maintenance import LakeMaintenance
 from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lake.writer import LakeWriter, WriteTask
+from lakeward.spi.lakeerrors import TypedCalls
 
 
-class LakeStorage(ABC):
+class LakeStorage(TypedCalls, ABC):
     """A lake format with its configuration. Cheap to make; connects on first use."""
 
     name: str

@@ -306,8 +306,8 @@ def test_a_late_lake_and_a_changelog_get_what_is_theirs(tmp_path: Path, lake: Ic
 # ---- broken off --------------------------------------------------------------------------------------------------
 def broken_off(world: InProcessLakeward, point: str, hit: int = 1) -> None:
     with Faults() as faults:
-        faults.arm(point, hit=hit, error=lambda: RuntimeError("the end of the process"))
-        with pytest.raises(RuntimeError, match="the end of the process"):
+        faults.arm(point, hit=hit, error=lambda: SystemExit("the end of the process"))
+        with pytest.raises(SystemExit, match="the end of the process"):
             world.federation.adoptions.run()
 
 

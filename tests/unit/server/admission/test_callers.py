@@ -88,10 +88,9 @@ def test_pages_that_may_call_still_may() -> None:
         ask(CHOSEN, host="lake.example:9050", sec_fetch_site=site, **origin)
 
 
-def test_a_read_lease_is_taken_by_no_plain_get() -> None:
+def test_a_read_lease_is_taken_by_no_plain_call() -> None:
     """Older browsers say no `Sec-Fetch-Site`; what they cannot do is name a type or a header of ours."""
     path = "/api/v1/tables/db.t/read-plan"
-    for method in ("GET", "HEAD"):
-        with pytest.raises(NotJson):
-            OPEN.check(method, path, Headers({"host": "localhost"}))
-    OPEN.check("GET", path, Headers({"host": "localhost", "lakeward-protocol": "1.1"}))
+    with pytest.raises(NotJson):
+        OPEN.check("POST", path, Headers({"host": "localhost"}))
+    OPEN.check("POST", path, Headers({"host": "localhost", "lakeward-protocol": "1.3"}))

@@ -19,6 +19,7 @@ from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.version import READ_PLANS_BY_POST, is_older
 from lakeward.spi.coordinator import CoordinatorClient
 
 LEDGER_PAGE = 10_000
@@ -54,7 +55,8 @@ class HttpCoordinatorClient(CoordinatorClient):
         self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
     ) -> ReadPlan:
         params = _given(lease_s=lease_s, at_least=at_least, side=side)
-        return self.server.call(ReadPlan, "GET", routes.READ_PLAN.format(table=path), params=params)
+        method = "GET" if is_older(self.server.info().protocol, READ_PLANS_BY_POST) else "POST"
+        return self.server.call(ReadPlan, method, routes.READ_PLAN.format(table=path), params=params)
 
     def load_cut(self, name: str) -> CutStatus:
         return self.server.call(CutStatus, "GET", routes.CUT.format(cut=quote(name, safe="")))

@@ -76,11 +76,14 @@ def write_checkpoint(files: TableFiles, path: str, state: DeltaTableState) -> in
 
 
 def read_checkpoint(files: TableFiles, paths: Sequence[str]) -> Iterator[Action]:
-    """Raises `OSError`."""
+    """Raises `OSError`, `LakeMetadataTooLarge`."""
     for path in paths:
-        with files.open_input(path) as source, pq.ParquetFile(source) as file:
-            there = set(file.schema_arrow.names)
-            for batch in file.iter_batches(columns=[n for n in _SCHEMA.names if n in there]):
+        with files.open_metadata(path) as source, pq.ParquetFile(source) as file:
+            files.bounds.check_parquet(path, file.metadata)
+            names, read = set(file.schema_arrow.names), 0
+            for batch in file.iter_batches(columns=[n for n in _SCHEMA.names if n in names], use_threads=False):
+                read += batch.nbytes
+                files.bounds.check_unpacked(path, read)
                 for row in batch.to_pylist():
                     yield from (_read(kind, body) for kind, body in row.items() if body is not None)
 

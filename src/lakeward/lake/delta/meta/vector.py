@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pyroaring
 
 from lakeward.errors import LakeTampered
+from lakeward.lake.metadatabounds import positions_in
 from lakeward.lake.tablefiles import TableFiles, plain_path, sync
 from lakeward.model.offsetset import OffsetSet
 
@@ -66,8 +66,7 @@ def load_vector(files: TableFiles, root: str, vector: Vector, table: str) -> Off
             raise LakeTampered(table=table, snapshot="-", what=path, reason="its length or checksum is wrong")
     if blob[:4] != _MAGIC:
         raise LakeTampered(table=table, snapshot="-", what=path or "a vector in the log", reason="wrong magic")
-    positions = np.frombuffer(pyroaring.BitMap64.deserialize(blob[4:]).to_array(), np.int64)
-    return OffsetSet.from_sorted(positions)
+    return OffsetSet.from_sorted(positions_in(pyroaring.BitMap64.deserialize(blob[4:])))
 
 
 def vector_path(root: str, vector: Vector) -> str | None:

@@ -139,5 +139,7 @@ def _completions(files: TableFiles, path: str, size: int) -> dict[str, str]:
 
 
 def _read(files: TableFiles, path: str, columns: list[str] | None = None) -> pa.Table:
-    with files.open_input(path) as source:
-        return pq.ParquetFile(source).read(columns=columns, use_threads=False)
+    with files.open_metadata(path) as source:
+        file = pq.ParquetFile(source)
+        files.bounds.check_parquet(path, file.metadata)
+        return file.read(columns=columns, use_threads=False)

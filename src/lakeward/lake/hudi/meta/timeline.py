@@ -164,6 +164,8 @@ def _load_metadata(files: TableFiles, path: str) -> InstantMetadata:
     data = files.read_bytes(path)
     if data is None:
         raise FileNotFoundError(path)
+    if data:
+        files.bounds.check_avro(path, data)
     (body,) = read_container(data) if data else ({},)
     keys = dict(body.get("extraMetadata") or {})
     schema = keys.pop("schema", "")

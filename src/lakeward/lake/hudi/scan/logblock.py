@@ -22,6 +22,9 @@ COMMAND, DELETES, CORRUPT, AVRO_ROWS, HFILE_ROWS, PARQUET_ROWS, CDC_ROWS = range
 INSTANT_KEY, SCHEMA_KEY = 0, 2
 """Of a block's header."""
 
+LOG_FILE_BYTES = 2 << 30
+"""Of a file: Hudi begins another at 1 GB. What is longer is cut off here, in the middle of a block."""
+
 _DELETE_VERSION = 3
 _NO_ORDER = b"\x04\x00"
 """The ordering value of a delete where the newest commit wins: an int wrapper with 0."""

@@ -19,7 +19,7 @@ from lakeward.errors import LakeTampered
 from lakeward.lake.hudi.meta.columns import RECORD_KEY
 from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.slices import GroupId, HudiFile
-from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, PARQUET_ROWS, read_blocks
+from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, LOG_FILE_BYTES, PARQUET_ROWS, read_blocks
 from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.nestednulls import cast_values
@@ -89,7 +89,7 @@ class HudiRows:
     def _blocks(self, logs: Sequence[HudiFile], names: Sequence[str]) -> Iterator[tuple[pa.Table | None, pa.Array]]:
         for file in logs:
             with lake_errors(self._table, "read a log file of"):
-                data = self._files.read_bytes(file.path)
+                data = self._files.read_bytes(file.path, LOG_FILE_BYTES)
             if data is None:
                 raise self._broken(file, ValueError("it is gone"))
             try:
@@ -147,7 +147,7 @@ def _facts(files: TableFiles, path: str, size: int) -> BaseFileFacts:
 def _log_bounds(files: TableFiles, path: str, size: int) -> OffsetRange | None:
     """Of the rows in a log file's blocks; one that has none deletes only, and may stand anywhere."""
     bounds: list[OffsetRange] = []
-    for block in read_blocks(files.read_bytes(path) or b""):
+    for block in read_blocks(files.read_bytes(path, LOG_FILE_BYTES) or b""):
         if block.kind == PARQUET_ROWS:
             found = _footer_facts(pq.ParquetFile(pa.BufferReader(block.content)).metadata).offsets
             if found is None:

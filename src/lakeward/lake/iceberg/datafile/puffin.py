@@ -14,6 +14,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from lakeward.errors import LakeTampered
+from lakeward.lake.metadatabounds import positions_in
 from lakeward.model.naming import UNNAMED
 from lakeward.model.offsetset import Offsets
 
@@ -73,4 +74,4 @@ def decode_vector(blob: bytes, path: str) -> Offsets:
         raise LakeTampered(
             table=UNNAMED, snapshot="that names it", what=f"deletion vector in {path}", reason="it is not whole"
         )
-    return np.frombuffer(BitMap64.deserialize(payload[4:]).to_array(), np.uint64).astype(np.int64)
+    return positions_in(BitMap64.deserialize(payload[4:]))

@@ -33,7 +33,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
-from lakeward.lake.iceberg.meta.ownpaths import check_path
+from lakeward.lake.iceberg.meta.ownpaths import check_path, open_manifest
 from lakeward.lake.iceberg.scan.kept import Kept
 
 LAYOUT: Literal[3] = 3
@@ -87,7 +87,7 @@ def load_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 
 def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
     with AvroFile[ManifestFile](
-        io.new_input(path),
+        open_manifest(io, path),
         MANIFEST_LIST_FILE_SCHEMAS[LAYOUT],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
@@ -130,7 +130,7 @@ def _with_row_ids(entries: Sequence[ManifestEntry], first: int) -> tuple[Manifes
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """All entries, removed ones included."""
     with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
+        open_manifest(io, manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[LAYOUT],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},

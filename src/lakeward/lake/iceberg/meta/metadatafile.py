@@ -5,26 +5,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from lakeward.errors import LakeMetadataTooLarge
-
-LIMIT_OPTION: Final = "max-metadata-bytes"
-"""An option of the lake: bytes of a metadata file's JSON. Parsed it takes some 20 times as much memory."""
-
-_LIMIT: Final = 32 << 20
-"""Some 80,000 snapshots."""
+from lakeward.lake.metadatabounds import MetadataBounds
 
 _GZIP = 31
 """zlib's word for a gzip header and the largest window."""
 
 
 def metadata_limit(options: Mapping[str, str]) -> int:
-    text = options.get(LIMIT_OPTION, "")
-    return int(text) if text.isdigit() else _LIMIT
+    """Of JSON, packed and unpacked: parsed it takes some 20 times as much memory."""
+    return MetadataBounds.parse(options).limit
 
 
 def load_metadata(io: FileIO, location: str, options: Mapping[str, str]) -> TableMetadata:
@@ -54,5 +47,4 @@ def parse_metadata(data: bytes) -> TableMetadata:
 
 
 def check_size(location: str, size: int, limit: int) -> None:
-    if size > limit:
-        raise LakeMetadataTooLarge(file=location[:500], limit=limit, option=LIMIT_OPTION)
+    MetadataBounds(limit).check_packed(location, size)

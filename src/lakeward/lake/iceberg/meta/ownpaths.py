@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.lake.allowedpaths import OFFSETS_OF_FLUSS, AllowedPaths, has_dots, parse_locations
 from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.metadatabounds import MetadataBounds
 
 
 class OwnFileIO(FileIO):
@@ -40,6 +42,31 @@ class OwnFileIO(FileIO):
 def check_path(io: FileIO, path: str) -> str:
     """Before a cache is asked for it. Raises `LakePathRefused`."""
     return io.allowed.check(path) if isinstance(io, OwnFileIO) else path
+
+
+def open_manifest(io: FileIO, path: str) -> InputFile:
+    """Of a manifest or a manifest list, read as far as its library may decode it. Raises `LakeMetadataTooLarge`,
+    `ValueError`."""
+    bounds = MetadataBounds.parse(io.properties)
+    with io.new_input(path).open() as source:
+        data = source.read(bounds.limit + 1)
+    bounds.check_avro(path, data)
+    return _ReadInput(path, data)
+
+
+class _ReadInput(InputFile):
+    def __init__(self, location: str, data: bytes) -> None:
+        super().__init__(location)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return BytesIO(self._data)
 
 
 def offsets_storage(io: FileIO, path: str) -> FileIO:

@@ -39,6 +39,7 @@ from lakeward.errors import LakeMetadataGone
 from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_folder, metadata_name
 from lakeward.lake.iceberg.meta.catalogmark import load_mark
+from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
 from lakeward.lake.iceberg.meta.metadatafile import check_size, metadata_limit, parse_metadata, read_metadata
 from lakeward.lake.iceberg.meta.ownpaths import (
     OwnFileIO,
@@ -241,10 +242,10 @@ def _files_of(metadata: TableMetadata, io: FileIO) -> Iterator[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         with suppress(FileNotFoundError):
-            manifests |= {m.manifest_path: m for m in snapshot.manifests(io)}
+            manifests |= {m.manifest_path: m for m in load_list(io, snapshot.manifest_list)}
     for manifest in manifests.values():
         with suppress(FileNotFoundError):
-            yield from (e.data_file.file_path for e in manifest.fetch_manifest_entry(io, discard_deleted=False))
+            yield from (e.data_file.file_path for e in read_entries(io, manifest))
     yield from manifests
     yield from (s.manifest_list for s in metadata.snapshots)
     yield from (entry.metadata_file for entry in metadata.metadata_log)

@@ -21,7 +21,9 @@ from pypaimon.catalog.catalog_exception import (
     TableNotExistException,
 )
 
-from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable
+from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable, LakewardError
+from lakeward.lake.metadatabounds import MetadataBounds
+from lakeward.lake.paimon.meta.boundedfiles import bounded, with_plain_files
 from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import missing_table
@@ -89,9 +91,12 @@ class PaimonConnection:
 
     def _open(self) -> Any:
         try:
-            return CatalogFactory.create(self.catalog_options)
+            catalog = CatalogFactory.create(self.catalog_options)
         except (ValueError, ImportError) as error:
             raise InvalidConfig(where=_URI if self.kind in _DATABASES else _WHERE, reason=str(error)) from error
+        if hasattr(catalog, "file_io"):  # a REST catalog's tables come with their own
+            catalog.file_io = bounded(catalog.file_io, MetadataBounds.parse(self.options))
+        return catalog
 
     @property
     def catalog_options(self) -> dict[str, str]:
@@ -118,7 +123,7 @@ class PaimonConnection:
         """None: it is not there. Raises `LakeUnavailable`."""
         try:
             with self.catalog(str(path), "load") as catalog:
-                return catalog.get_table(identifier(path))
+                return with_plain_files(catalog.get_table(identifier(path)))
         except LakeTableGone:
             return None
 
@@ -158,6 +163,8 @@ def lake_errors(table: str, what: str) -> Iterator[None]:
         yield
     except (TableNotExistException, DatabaseNotExistException) as error:
         raise LakeTableGone(table=table) from error
+    except LakewardError:
+        raise
     except Exception as error:
         if not isinstance(error, _OUTSIDE) and not _is_of_database(error):
             raise

@@ -14,6 +14,7 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
+from lakeward.lake.paimon.meta.boundedfiles import BoundedManifests
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, table_folder
 from lakeward.lake.paimon.meta.layout import find_address, is_clean
 from lakeward.lake.paimon.meta.vectors import load_vectors
@@ -96,6 +97,7 @@ class Manifests:
     def __init__(self, lake_table: Any) -> None:
         self.table = lake_table
         self.lists, self.files = ManifestListManager(lake_table), ManifestFileManager(lake_table)
+        self.lists.file_io = self.files.file_io = BoundedManifests(lake_table)
         self.folder = os.path.join(table_folder(lake_table), "manifest")
         self.allowed = allowed_of(lake_table)
         self._is_by_offset, self._is_clean = is_by_offset(lake_table), is_clean(lake_table)

@@ -12,12 +12,17 @@ from pypaimon.deletionvectors.deletion_vector import DeletionVector
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.table.source.deletion_file import DeletionFile
 
+from lakeward.lake.metadatabounds import check_positions
+from lakeward.lake.paimon.meta.boundedfiles import BoundedManifests
+
 _NONE = np.array([], np.int64)
 
 
 def load_vectors(lake_table: Any, index_manifest: str | None) -> dict[str, Any]:
     """By the name of their data file: where each vector lies."""
-    found = IndexManifestFile(lake_table).read(index_manifest) if index_manifest else []
+    index = IndexManifestFile(lake_table)
+    index.file_io = BoundedManifests(lake_table)
+    found = index.read(index_manifest) if index_manifest else []
     entries = [e for e in found if e.index_file.index_type == IndexManifestFile.DELETION_VECTORS_INDEX]
     paths = lake_table.path_factory()
     return {
@@ -36,7 +41,9 @@ def load_dead(lake_table: Any, vector: Any | None) -> npt.NDArray[np.int64]:
     """Positions, ascending."""
     if vector is None:
         return _NONE
-    return np.sort(np.fromiter(DeletionVector.read(lake_table.file_io, vector).bit_map(), np.int64))
+    found = DeletionVector.read(lake_table.file_io, vector)
+    check_positions(found.get_cardinality())
+    return np.sort(np.fromiter(found.bit_map(), np.int64))
 
 
 def without_dead(rows: pa.Table, dead: npt.NDArray[np.int64], start: int) -> pa.Table:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from lakeward.errors import TimedOut
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
-from lakeward.server.iceberg.catalogthreads import CatalogThreads
+from lakeward.server.lakethreads import LakeThreads
 
 SO_LONG_S = 60
 """Longer than any of it takes on a busy machine; a server that waits for hanging storage waits for ever."""
@@ -70,7 +70,7 @@ def test_a_call_that_does_not_end_is_answered() -> None:
 
     async def ask() -> None:
         with pytest.raises(TimedOut, match="nobody knows"):
-            await CatalogThreads(limit_s=0.01).run("ann", "GET /there", hang)
+            await LakeThreads(limit_s=0.01).run("ann", "GET /there", hang)
         is_back.set()
 
     asyncio.run(ask())

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads for calls that go to a lake: storage that hangs under one token's tables stops no other token, and no other
+call of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio import CapacityLimiter
+from fastapi import Request
+
+from lakeward.errors import TimedOut
+from lakeward.server.admission.auth import caller
+from lakeward.server.query.atonce import AtOnce
+
+LIMIT_S = 120.0
+LONG_S = 900.0
+"""Of what an operator asks for: a lake table with a million files is dropped in minutes."""
+
+OF_TOKEN, IN_ALL = 24, 96
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LakeThreads:
+    """Of one event loop. A call of a token waits while the token has its share of threads; one that is not done at the
+    limit is answered, and counts until its thread comes back."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self._limit_s, self._all = limit_s, CapacityLimiter(IN_ALL)
+        self._shares: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
+        self._running = AtOnce("calls of the lake that do not end", of_token=2 * OF_TOKEN, in_all=2 * IN_ALL)
+
+    async def ask(self, request: Request, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """For a resource. Raises `TimedOut`, `QuotaExceeded`."""
+        limit_s = self._limit_s if request.method == "GET" else LONG_S
+        what = f"{request.method} {request.url.path}"
+        return await self.run(caller(request).name, what, partial(call, *args, **kwargs), limit_s)
+
+    async def run(self, token_name: str, what: str, call: Callable[[], T], limit_s: float | None = None) -> T:
+        """Raises `TimedOut`, `QuotaExceeded`."""
+        limit_s = self._limit_s if limit_s is None else limit_s
+        share = self._shares.setdefault(token_name, CapacityLimiter(OF_TOKEN))
+
+        def counted() -> T:
+            with self._running.counted(token_name):
+                return call()
+
+        try:
+            with anyio.fail_after(limit_s):
+                async with share:
+                    return await anyio.to_thread.run_sync(counted, abandon_on_cancel=True, limiter=self._all)
+        except TimeoutError as error:
+            state = "its storage does not answer, and nobody knows whether it takes effect"
+            raise TimedOut(what=what, limit_s=limit_s, state=state) from error
