@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -13,7 +13,6 @@ from lakeward.model.sqltype import parse_type
 from lakeward.model.types import (
     ArrayType,
     BinaryType,
-    CharType,
     DataType,
     DecimalType,
     MapType,
@@ -24,7 +23,8 @@ from lakeward.model.types import (
     TimeType,
     VectorType,
 )
-from lakeward.model.typetable import TYPES
+from lakeward.model.typetable import TYPES, row_of
+from lakeward.model.typevisitor import TypeVisitor
 
 TYPE_KEY = b"lakeward.type"
 COMMENT_KEY = b"comment"
@@ -33,7 +33,7 @@ _PLAIN: dict[type[DataType], pa.DataType] = {r.cls: pa.type_for_alias(r.arrow) f
 _FROM_PLAIN: dict[pa.DataType, DataType] = {
     pa.type_for_alias(arrow): r.cls()
     for r in TYPES
-    if r.arrow is not None and r.cls is not CharType
+    if r.arrow is not None and not r.is_spelled
     for arrow in (r.arrow, *r.also_from)
 }
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -44,30 +44,56 @@ def time_unit(precision: int) -> str:
     return next(unit for unit, digits in _DIGITS.items() if precision <= digits)
 
 
+class _ToArrow(TypeVisitor[pa.DataType]):
+    def plain(self, kind: DataType, path: str) -> pa.DataType:
+        if type(kind) in _PLAIN:
+            return _PLAIN[type(kind)]
+        match kind:
+            case DecimalType():
+                return pa.decimal128(kind.precision, kind.scale)
+            case BinaryType():
+                return pa.binary(kind.length)
+            case TimeType():
+                unit = time_unit(kind.precision)
+                return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+            case TimestampType():
+                return pa.timestamp(time_unit(kind.precision))
+            case TimestampLtzType():
+                return pa.timestamp(time_unit(kind.precision), tz="UTC")
+        raise UnsupportedType(where=path, type=str(kind), by="Arrow", reason="no mapping")
+
+    def array(self, kind: ArrayType, element: pa.DataType) -> pa.DataType:
+        return pa.list_(_field("element", kind.element, None, element))
+
+    def vector(self, kind: VectorType, path: str) -> pa.DataType:
+        """Arrow keeps nulls in the place of the elements of a null."""
+        return pa.list_(pa.field("element", pa.float32()), kind.length)
+
+    def map(self, kind: MapType, key: pa.DataType, value: pa.DataType) -> pa.DataType:
+        return pa.map_(_field("key", kind.key, None, key), _field("value", kind.value, None, value))
+
+    def row(self, kind: RowType, fields: Sequence[pa.DataType], path: str) -> pa.DataType:
+        return pa.struct([_field(f.name, f.type, f.comment, a) for f, a in zip(kind.fields, fields, strict=True)])
+
+
+_TO_ARROW = _ToArrow()
+
+
 def to_arrow_type(kind: DataType) -> pa.DataType:
-    if type(kind) in _PLAIN:
-        return _PLAIN[type(kind)]
-    match kind:
-        case DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
-        case BinaryType():
-            return pa.binary(kind.length)
-        case TimeType():
-            unit = time_unit(kind.precision)
-            return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
-        case TimestampType():
-            return pa.timestamp(time_unit(kind.precision))
-        case TimestampLtzType():
-            return pa.timestamp(time_unit(kind.precision), tz="UTC")
-        case ArrayType():
-            return pa.list_(_field("element", kind.element, None))
-        case VectorType():  # Arrow keeps nulls in the place of the elements of a null
-            return pa.list_(pa.field("element", pa.float32()), kind.length)
-        case MapType():
-            return pa.map_(_field("key", kind.key.with_nullable(False), None), _field("value", kind.value, None))
-        case RowType():
-            return pa.struct([_field(f.name, f.type, f.comment) for f in kind.fields])
-    raise UnsupportedType(where="schema", type=str(kind), by="Arrow", reason="no mapping")
+    return _TO_ARROW.visit(kind, "schema")
+
+
+def map_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The same nesting with other plain types, without metadata. Vectors become lists."""
+
+    def inner(field: pa.Field) -> pa.Field:
+        return pa.field(field.name, map_leaves(field.type, change), field.nullable)
+
+    if pa.types.is_map(kind):
+        return pa.map_(inner(kind.key_field), inner(kind.item_field))
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(inner(kind.value_field))
+    return pa.struct([inner(f) for f in kind]) if pa.types.is_struct(kind) else change(kind)
 
 
 def to_arrow_schema(schema: Schema | Sequence[Column]) -> pa.Schema:
@@ -76,7 +102,7 @@ def to_arrow_schema(schema: Schema | Sequence[Column]) -> pa.Schema:
 
 
 def to_arrow_field(column: Column) -> pa.Field:
-    return _field(column.name, column.type, column.comment)
+    return _field(column.name, column.type, column.comment, to_arrow_type(column.type))
 
 
 def from_arrow_schema(schema: pa.Schema) -> tuple[Column, ...]:
@@ -123,13 +149,13 @@ def _inner(field: pa.Field) -> DataType:
     return kind.as_array if isinstance(kind, VectorType) else kind
 
 
-def _field(name: str, kind: DataType, comment: str | None) -> pa.Field:
+def _field(name: str, kind: DataType, comment: str | None, arrow: pa.DataType) -> pa.Field:
     metadata: dict[bytes, bytes] = {}
-    if isinstance(kind, CharType | TimeType | TimestampType | TimestampLtzType):
+    if row_of(kind).is_spelled:
         metadata[TYPE_KEY] = kind.sql.encode()
     if comment is not None:
         metadata[COMMENT_KEY] = comment.encode()
-    return pa.field(name, to_arrow_type(kind), kind.nullable, metadata or None)
+    return pa.field(name, arrow, kind.nullable, metadata or None)
 
 
 def _comment(field: pa.Field) -> str | None:

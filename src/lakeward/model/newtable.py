@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from lakeward.errors import InvalidTable
 from lakeward.model.schema import SYSTEM_COLUMNS, Column
 from lakeward.model.sidetable import CHANGELOG_SUFFIX
 from lakeward.model.table import TableDescriptor
-from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType, TimeType, VectorType
+from lakeward.model.types import DataType, RowType, TimeType
+from lakeward.model.typetable import row_of
+from lakeward.model.typevisitor import leaves, parts
 
-_NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType, VectorType)
 MOST_COLUMNS = 5_000
 """Whoever asks for one row has all of them looked at."""
 
@@ -28,7 +30,7 @@ def check_new_table(table: str, descriptor: TableDescriptor) -> None:
     """Raises `InvalidTable`."""
     for name in descriptor.primary_key:
         kind = descriptor.schema.column(name).type
-        if isinstance(kind, _NO_KEY):
+        if not row_of(kind).primary_key:
             reason = f"a {kind} cannot be a key: it has no one spelling per value, and Iceberg allows none in a key"
             raise InvalidTable(table=table, field="primary key", value=name, reason=reason)
     for key in FIXED.keys() & descriptor.properties.keys():
@@ -57,35 +59,19 @@ def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Colum
 
 def warn_of_columns(columns: Iterable[Column]) -> tuple[str, ...]:
     """What some engines cannot read, though the table may have it; docs/readers.md has all of them."""
-    names = [c.name for c in columns if _has_time(c.type)]
+    names = [c.name for c in columns if any(isinstance(t, TimeType) for t in leaves(c.type))]
     words = "Spark and Java Iceberg have no TIME and read no column of a table that has one; PyIceberg, DuckDB and"
     return (f"column {', '.join(names)}: {words} DataFusion do",) if names else ()
 
 
-def _has_time(kind: DataType) -> bool:
-    match kind:
-        case ArrayType():
-            return _has_time(kind.element)
-        case MapType():
-            return _has_time(kind.key) or _has_time(kind.value)
-        case RowType():
-            return any(_has_time(f.type) for f in kind.fields)
-    return isinstance(kind, TimeType)
-
-
 def _check_nested(table: str, where: str, kind: DataType, *, is_inner: bool = False) -> None:
-    if isinstance(kind, RowType):
-        _check_names(table, f"field of {where}", [f.name for f in kind.fields], {})
-        for field in kind.fields:
-            _check_nested(table, f"{where}.{field.name}", field.type, is_inner=True)
-    elif isinstance(kind, ArrayType):
-        _check_nested(table, where, kind.element, is_inner=True)
-    elif isinstance(kind, MapType):
-        _check_nested(table, where, kind.key, is_inner=True)
-        _check_nested(table, where, kind.value, is_inner=True)
-    elif isinstance(kind, VectorType) and is_inner:
+    if is_inner and not row_of(kind).is_part:
         reason = f"a {kind.sql} is a column of its own, not a part of one; inside of others an ARRAY<FLOAT> does"
         raise InvalidTable(table=table, field="column", value=where, reason=reason)
+    names = [f.name for f in kind.fields] if isinstance(kind, RowType) else []
+    _check_names(table, f"field of {where}", names, {})
+    for part, name in zip_longest(parts(kind), names):
+        _check_nested(table, where if name is None else f"{where}.{name}", part, is_inner=True)
 
 
 def _check_names(table: str, field: str, names: Iterable[str], folded: dict[str, str]) -> None:

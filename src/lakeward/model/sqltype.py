@@ -4,33 +4,26 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.types import (
     ArrayType,
-    BinaryType,
-    CharType,
     DataType,
-    DecimalType,
     MapType,
     RowField,
     RowType,
     StringType,
-    TimestampLtzType,
-    TimestampType,
-    TimeType,
     VectorType,
 )
-from lakeward.model.typetable import TYPES
+from lakeward.model.typetable import TYPES, TypeRow
 
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^']|'')*'|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),])")
 _SYNONYMS = {synonym: r.cls.keyword for r in TYPES for synonym in r.synonyms}
-_ATOMIC = {r.cls.keyword: r.cls for r in TYPES if not set(vars(r.example)) - {"nullable"}}
-_PRECISE: dict[str, type[TimeType] | type[TimestampType] | type[TimestampLtzType]] = {
-    t.keyword: t for t in (TimeType, TimestampType, TimestampLtzType)
-}
-
-_SIZED, _NESTED = ("DECIMAL", "CHAR", "VARCHAR", "BINARY", "VECTOR"), ("ARRAY", "MAP", "ROW")
+_PLAIN = {r.cls.keyword: r for r in TYPES if r.cls not in (ArrayType, MapType, RowType)}
+_NESTED = ("ARRAY", "MAP", "ROW")
+_TEXT = "VARCHAR"
+"""Its length is read and not kept."""
 
 
 def parse_type(text: str) -> DataType:
@@ -94,23 +87,25 @@ class _Parser:
     def _bare(self) -> DataType:
         keyword = self.take().upper()
         keyword = _SYNONYMS.get(keyword, keyword)
-        if keyword in _ATOMIC:
-            return _ATOMIC[keyword]()
-        if keyword in _PRECISE:
-            return self._precise(_PRECISE[keyword])
-        if keyword in _SIZED:
-            return self._sized(keyword)
+        if keyword == _TEXT:
+            self._sizes(1)
+            return StringType()
+        if keyword in _PLAIN:
+            return self._plain(_PLAIN[keyword])
         if keyword in _NESTED:
             return self._nested(keyword)
         raise self.fail(f"{keyword} is no type known here")
 
     def _is_type(self, word: str) -> bool:
         keyword = _SYNONYMS.get(word.upper(), word.upper())
-        return keyword in _ATOMIC or keyword in _PRECISE or keyword in _SIZED or keyword in _NESTED
+        return keyword in _PLAIN or keyword in _NESTED or keyword == _TEXT
 
-    def _precise(self, cls: type[TimeType] | type[TimestampType] | type[TimestampLtzType]) -> DataType:
-        sizes = self._sizes(1)
-        return cls(precision=sizes[0]) if sizes else cls()
+    def _plain(self, row: TypeRow) -> DataType:
+        sizes = self._sizes(len(row.parameters)) if row.parameters else []
+        if row.cls is VectorType and not sizes:
+            raise self.fail("VECTOR(N) was expected, with the number of its elements,")
+        facts: dict[str, Any] = dict(zip(row.parameters, sizes, strict=False))
+        return row.cls(**facts)
 
     def _sizes(self, most: int) -> list[int]:
         sizes: list[int] = []
@@ -120,20 +115,6 @@ class _Parser:
                 sizes.append(self.number())
             self.take(")")
         return sizes
-
-    def _sized(self, keyword: str) -> DataType:
-        sizes = self._sizes(2 if keyword == "DECIMAL" else 1)
-        if keyword == "DECIMAL":
-            precision, scale = (*sizes, 10, 0)[:2] if not sizes else (*sizes, 0)[:2]
-            return DecimalType(precision=precision, scale=scale)
-        if keyword == "VARCHAR":
-            return StringType()
-        if keyword == "VECTOR":
-            if not sizes:
-                raise self.fail("VECTOR(N) was expected, with the number of its elements,")
-            return VectorType(length=sizes[0])
-        length = sizes[0] if sizes else 1
-        return CharType(length=length) if keyword == "CHAR" else BinaryType(length=length)
 
     def _nested(self, keyword: str) -> DataType:
         self.take("<")

@@ -20,7 +20,7 @@ from lakeward.model.bucket import PARTITION_SEPARATOR
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.model.typetable import TYPES
+from lakeward.model.typetable import TYPES, row_of
 
 log = logging.getLogger("lakeward.fluss")
 
@@ -37,7 +37,8 @@ MICROS = 6
 
 DEFAULT_FRESHNESS_MS = int(TABLE_DATALAKE_FRESHNESS.default.total_seconds() * 1000)
 
-_PLAIN = {r.fluss: r.cls for r in TYPES if not set(vars(r.example)) - {"nullable"}} | {"INT": model.Int32Type}
+_NESTED = {"ARRAY", "MAP", "ROW"}
+_PLAIN = {r.fluss: r for r in TYPES if r.fluss not in _NESTED} | {"INT": row_of(model.Int32Type())}
 _warned: set[tuple[str, str]] = set()
 
 
@@ -117,20 +118,9 @@ def parse_type(body: Mapping[str, Any], where: str) -> model.DataType:
     """Raises `UnsupportedType` for a type that this version does not know."""
     name, nullable = body["type"], body.get("nullable", True)
     if name in _PLAIN:
-        return _PLAIN[name](nullable=nullable)
+        facts: dict[str, Any] = {key: body[key] for key in _PLAIN[name].parameters if key in body}
+        return _PLAIN[name].cls(nullable=nullable, **facts)
     match name:
-        case "CHAR":
-            return model.CharType(length=body["length"], nullable=nullable)
-        case "BINARY":
-            return model.BinaryType(length=body["length"], nullable=nullable)
-        case "DECIMAL":
-            return model.DecimalType(precision=body["precision"], scale=body.get("scale", 0), nullable=nullable)
-        case "TIME_WITHOUT_TIME_ZONE":
-            return model.TimeType(precision=body.get("precision", 0), nullable=nullable)
-        case "TIMESTAMP_WITHOUT_TIME_ZONE":
-            return model.TimestampType(precision=body.get("precision", 6), nullable=nullable)
-        case "TIMESTAMP_WITH_LOCAL_TIME_ZONE":
-            return model.TimestampLtzType(precision=body.get("precision", 6), nullable=nullable)
         case "ARRAY":
             return model.ArrayType(element=parse_type(body["element_type"], f"{where}.element"), nullable=nullable)
         case "MAP":

@@ -14,6 +14,7 @@ from lakeward.model.arrow import TYPE_KEY, from_arrow_schema, to_arrow_field
 from lakeward.model.schema import Column
 from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
 from lakeward.model.types import ArrayType, DataType, MapType, RowType, VectorType
+from lakeward.model.typevisitor import parts
 
 RESERVED = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 
@@ -46,27 +47,14 @@ def _why_not(name: str) -> str | None:
 
 def _is_unreadable(kind: DataType, *, is_repeated: bool) -> bool:
     """Is a row that is repeated above it and holds two levels of repetition in this type?"""
-    match kind:
-        case ArrayType():
-            return _is_unreadable(kind.element, is_repeated=True)
-        case MapType():
-            return _is_unreadable(kind.value, is_repeated=True)
-        case RowType():
-            if is_repeated and _repetitions(kind) > 1:
-                return True
-            return any(_is_unreadable(f.type, is_repeated=is_repeated) for f in kind.fields)
-    return False
+    if isinstance(kind, RowType) and is_repeated and _repetitions(kind) > 1:
+        return True
+    repeats = is_repeated or isinstance(kind, ArrayType | MapType)
+    return any(_is_unreadable(part, is_repeated=repeats) for part in parts(kind))
 
 
 def _repetitions(kind: DataType) -> int:
-    match kind:
-        case ArrayType():
-            return 1 + _repetitions(kind.element)
-        case MapType():
-            return 1 + _repetitions(kind.value)
-        case RowType():
-            return max(_repetitions(f.type) for f in kind.fields)
-    return 0
+    return isinstance(kind, ArrayType | MapType) + max(map(_repetitions, parts(kind)), default=0)
 
 
 def table_schema(columns: Sequence[Column]) -> pa.Schema:

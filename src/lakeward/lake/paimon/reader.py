@@ -23,7 +23,7 @@ from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.manifests import Entry, Manifests
-from lakeward.lake.paimon.meta.mapping import is_in_nanoseconds, leaves
+from lakeward.lake.paimon.meta.mapping import is_in_nanoseconds
 from lakeward.lake.paimon.scan.keyscan import KeyScan, scan_merged
 from lakeward.lake.paimon.scan.placing import place_files
 from lakeward.model.arrow import to_arrow_schema
@@ -33,6 +33,7 @@ from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.types import DataType, TimeType
+from lakeward.model.typevisitor import leaves
 from lakeward.spi.flussoffsets import is_of_fluss
 from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeTotals
 

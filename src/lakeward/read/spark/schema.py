@@ -13,6 +13,7 @@ from lakeward.model import types as mt
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
 from lakeward.model.typetable import spell
+from lakeward.model.typevisitor import TypeVisitor
 
 FIELD_ID = "parquet.field.id"
 """The metadata key by which Spark's Parquet reader resolves columns by id."""
@@ -32,29 +33,37 @@ SYSTEM_TYPES: dict[str, Any] = {
 }
 
 
-def spark_type(name: str, kind: mt.DataType) -> Any:
-    """The Spark type of a column. TIME needs a Spark that has one (4.1 and newer); elsewhere it is refused by name."""
-    if isinstance(kind, mt.TimeType):
-        if hasattr(st, "TimeType"):
+class _ToSpark(TypeVisitor[Any]):
+    def plain(self, kind: mt.DataType, path: str) -> Any:
+        """TIME needs a Spark that has one (4.1 and newer)."""
+        if isinstance(kind, mt.TimeType) and hasattr(st, "TimeType"):
             return st.TimeType(min(kind.precision, 6))
-    elif (plain := _PRIMITIVES.get(spell(kind, "spark") or "")) is not None:
-        return plain
-    match kind:
-        case mt.DecimalType():
+        if isinstance(kind, mt.DecimalType):
             return st.DecimalType(kind.precision, kind.scale)
-        case mt.ArrayType():
-            return st.ArrayType(spark_type(name, kind.element), kind.element.nullable)
-        case mt.VectorType():
-            return spark_type(name, kind.as_array)
-        case mt.MapType():
-            return st.MapType(spark_type(name, kind.key), spark_type(name, kind.value), kind.value.nullable)
-        case mt.RowType():
-            return st.StructType(
-                [st.StructField(f.name, spark_type(name, f.type), f.type.nullable) for f in kind.fields]
-            )
-    raise UnsupportedType(
-        where=f"column {name}", type=str(kind), by="this version of Spark", reason="it has no such type; leave it out"
-    )
+        if (primitive := _PRIMITIVES.get(spell(kind, "spark") or "")) is not None:
+            return primitive
+        reason = "it has no such type; leave it out"
+        raise UnsupportedType(where=f"column {path}", type=str(kind), by="this version of Spark", reason=reason)
+
+    def array(self, kind: mt.ArrayType, element: Any) -> Any:
+        return st.ArrayType(element, kind.element.nullable)
+
+    def map(self, kind: mt.MapType, key: Any, value: Any) -> Any:
+        return st.MapType(key, value, kind.value.nullable)
+
+    def field(self, field: mt.RowField, path: str) -> Any:
+        return st.StructField(field.name, self.visit(field.type, path), field.type.nullable)
+
+    def row(self, kind: mt.RowType, fields: Sequence[Any], path: str) -> Any:
+        return st.StructType(list(fields))
+
+
+_TO_SPARK = _ToSpark()
+
+
+def spark_type(name: str, kind: mt.DataType) -> Any:
+    """The Spark type of a column. Raises `UnsupportedType`."""
+    return _TO_SPARK.visit(kind, name)
 
 
 def table_schema(table: TableInfo, columns: Sequence[str], system: Sequence[str] = ()) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model.arrow import to_arrow_field
+from lakeward.model.arrow import map_leaves, to_arrow_field
 from lakeward.model.bucket import Bucket
 from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
 from lakeward.model.table import TableInfo
@@ -33,23 +33,16 @@ def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
 
 
 def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
-    """Spark knows one timestamp unit, one time unit, no fixed-size binary and no fixed-size list."""
+    """Spark has one timestamp unit, one time unit, no fixed-size binary and no fixed-size list."""
+    return map_leaves(kind, _spark_leaf)
+
+
+def _spark_leaf(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_time(kind):
         return pa.time64("ns")
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if pa.types.is_map(kind):
-        return pa.map_(
-            spark_arrow_type(kind.key_type),
-            pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable),
-        )
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(pa.field("element", spark_arrow_type(kind.value_type), kind.value_field.nullable))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in kind])
-    return kind
+    return pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
 
 
 def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Any:

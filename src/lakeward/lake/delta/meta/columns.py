@@ -13,77 +13,59 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import to_arrow_field
+from lakeward.model.arrow import map_leaves, to_arrow_field
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
 from lakeward.model.sqltype import parse_type
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    BytesType,
-    CharType,
     DataType,
-    DateType,
-    DecimalType,
-    Float32Type,
-    Float64Type,
-    Int8Type,
-    Int16Type,
-    Int32Type,
-    Int64Type,
     MapType,
     RowField,
     RowType,
-    StringType,
     TimestampLtzType,
     TimestampType,
-    VectorType,
 )
+from lakeward.model.typetable import plain_types, spell
+from lakeward.model.typevisitor import TypeVisitor
 
 _TYPE_KEY = "lakeward.type"
 _MICROS = 6
-_NAMES: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "byte": Int8Type(),
-    "short": Int16Type(),
-    "integer": Int32Type(),
-    "long": Int64Type(),
-    "float": Float32Type(),
-    "double": Float64Type(),
-    "string": StringType(),
-    "binary": BytesType(),
-    "date": DateType(),
-    "timestamp": TimestampLtzType(precision=_MICROS),
-    "timestamp_ntz": TimestampType(precision=_MICROS),
-}
-_BY_CLASS = {type(kind): name for name, kind in _NAMES.items()} | {CharType: "string", BinaryType: "binary"}
+_NAMES = plain_types("delta")
 _SYSTEM = [
     {"name": name, "type": kind, "nullable": False, "metadata": {}}
     for name, kind in ((BUCKET, "integer"), (OFFSET, "long"), (TIMESTAMP, "timestamp"))
 ]
 
 
+class _ToDelta(TypeVisitor[Any]):
+    def plain(self, kind: DataType, path: str) -> Any:
+        if isinstance(kind, TimestampType | TimestampLtzType) and kind.precision > _MICROS:
+            raise UnsupportedType(where=path, type=str(kind), by="Delta", reason="it keeps microseconds")
+        word = spell(kind, "delta")
+        if word is None:
+            raise UnsupportedType(where=path, type=str(kind), by="Delta", reason="it has no type for it")
+        return word
+
+    def array(self, kind: ArrayType, element: Any) -> Any:
+        return {"type": "array", "elementType": element, "containsNull": kind.element.nullable}
+
+    def map(self, kind: MapType, key: Any, value: Any) -> Any:
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": kind.value.nullable}
+
+    def row(self, kind: RowType, fields: Sequence[Any], path: str) -> Any:
+        return {"type": "struct", "fields": fields}
+
+    def field(self, field: RowField, path: str) -> Any:
+        return _field(field.name, field.type, field.comment, path)
+
+
+_TO_DELTA = _ToDelta()
+
+
 def to_delta_type(kind: DataType, where: str) -> Any:
     """A name, or an object for what has parts. Raises `UnsupportedType`."""
-    match kind:
-        case TimestampType() | TimestampLtzType() if kind.precision > _MICROS:
-            raise UnsupportedType(where=where, type=str(kind), by="Delta", reason="it keeps microseconds")
-        case DecimalType():
-            return f"decimal({kind.precision},{kind.scale})"
-        case ArrayType():
-            element = to_delta_type(kind.element, where)
-            return {"type": "array", "elementType": element, "containsNull": kind.element.nullable}
-        case VectorType():
-            return to_delta_type(kind.as_array, where)
-        case MapType():
-            key, value = to_delta_type(kind.key, where), to_delta_type(kind.value, where)
-            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": kind.value.nullable}
-        case RowType():
-            return {"type": "struct", "fields": [_field(f.name, f.type, f.comment, where) for f in kind.fields]}
-    if type(kind) not in _BY_CLASS:
-        raise UnsupportedType(where=where, type=str(kind), by="Delta", reason="it has no type for it")
-    return _BY_CLASS[type(kind)]
+    return _TO_DELTA.visit(kind, where)
 
 
 def to_schema_string(columns: Sequence[Column], where: str) -> str:
@@ -110,7 +92,7 @@ def table_schema(columns: Sequence[Column]) -> pa.Schema:
 def file_schema(schema: pa.Schema) -> pa.Schema:
     """As rows lie in a data file of ours. Partition values are there, too, though Delta takes them from its log: an
     engine may then scan the file by itself. They cost a few bytes."""
-    return pa.schema([pa.field(f.name, _stored(f.type), f.nullable) for f in schema])
+    return pa.schema([pa.field(f.name, map_leaves(f.type, _stored), f.nullable) for f in schema])
 
 
 def _field(name: str, kind: DataType, comment: str | None, where: str, *, spelled: bool = False) -> dict[str, Any]:
@@ -154,16 +136,4 @@ def _from_delta_type(kind: Any, where: str) -> DataType:
 def _stored(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz=kind.tz)
-    if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
-        return pa.binary()
-    if pa.types.is_map(kind):
-        return pa.map_(_stored_field(kind.key_field), _stored_field(kind.item_field))
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_stored_field(kind.value_field))
-    if pa.types.is_struct(kind):
-        return pa.struct([_stored_field(f) for f in kind])
-    return kind
-
-
-def _stored_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _stored(field.type), field.nullable)
+    return pa.binary() if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind) else kind

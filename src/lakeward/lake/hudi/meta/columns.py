@@ -15,32 +15,22 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import to_arrow_field
+from lakeward.model.arrow import map_leaves, to_arrow_field
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
 from lakeward.model.sqltype import parse_type
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    BytesType,
-    CharType,
     DataType,
-    DateType,
     DecimalType,
-    Float32Type,
-    Float64Type,
-    Int8Type,
-    Int16Type,
-    Int32Type,
-    Int64Type,
     MapType,
+    RowField,
     RowType,
-    StringType,
     TimestampLtzType,
     TimestampType,
-    VectorType,
 )
+from lakeward.model.typetable import spell
+from lakeward.model.typevisitor import TypeVisitor, parts
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS = (
     "_hoodie_commit_time",
@@ -53,22 +43,6 @@ RESERVED = "_hoodie_"
 NAMES = "names in Hudi are those of Avro: letters from a to z, digits and _, no digit first"
 _AVRO_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _MICROS = 6
-_NAMES: dict[type[DataType], Any] = {
-    BooleanType: "boolean",
-    Int8Type: "int",
-    Int16Type: "int",
-    Int32Type: "int",
-    Int64Type: "long",
-    Float32Type: "float",
-    Float64Type: "double",
-    StringType: "string",
-    CharType: "string",
-    BytesType: "bytes",
-    BinaryType: "bytes",
-    DateType: {"type": "int", "logicalType": "date"},
-    TimestampType: {"type": "long", "logicalType": "local-timestamp-micros"},
-    TimestampLtzType: {"type": "long", "logicalType": "timestamp-micros"},
-}
 _SYSTEM = (
     (BUCKET, "int"),
     (OFFSET, "long"),
@@ -83,47 +57,59 @@ def find_odd_name(columns: Sequence[Column]) -> str | None:
 
 
 def _inner_names(kind: DataType) -> Iterator[str]:
-    match kind:
-        case RowType():
-            for field in kind.fields:
-                yield field.name
-                yield from _inner_names(field.type)
-        case ArrayType():
-            yield from _inner_names(kind.element)
-        case MapType():
-            yield from _inner_names(kind.value)
+    if isinstance(kind, RowType):
+        yield from (f.name for f in kind.fields)
+    for part in parts(kind):
+        yield from _inner_names(part)
+
+
+class _ToAvro(TypeVisitor[Any]):
+    """A path is an Avro namespace here, which tells named types apart."""
+
+    parts = ("array", "key", "map")
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def plain(self, kind: DataType, path: str) -> Any:
+        if isinstance(kind, TimestampType | TimestampLtzType) and kind.precision > _MICROS:
+            raise self._refused(kind, "it keeps microseconds")
+        if isinstance(kind, DecimalType):
+            size = next(n for n in range(1, 17) if 10**kind.precision < 1 << (8 * n - 1))
+            facts = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+            return {"type": "fixed", "name": "fixed", "namespace": path, "size": size, **facts}
+        word = spell(kind, "avro")
+        if word is None:
+            raise self._refused(kind, "it has no type for it")
+        base, _, logical = word.partition(":")
+        return {"type": base, "logicalType": logical} if logical else base
+
+    def array(self, kind: ArrayType, element: Any) -> Any:
+        return {"type": "array", "items": _or_null(kind.element, element)}
+
+    def map(self, kind: MapType, key: Any, value: Any) -> Any:
+        if key != "string":
+            raise self._refused(kind, "keys of its maps are strings")
+        return {"type": "map", "values": _or_null(kind.value, value)}
+
+    def row(self, kind: RowType, fields: Sequence[Any], path: str) -> Any:
+        space, _, name = path.rpartition(".")
+        return {"type": "record", "name": name, "namespace": space, "fields": fields}
+
+    def field(self, field: RowField, path: str) -> Any:
+        return _field(field.name, _or_null(field.type, self.visit(field.type, path)))
+
+    def _refused(self, kind: DataType, reason: str) -> UnsupportedType:
+        return UnsupportedType(where=self._where, type=str(kind), by="Hudi", reason=reason)
+
+
+def _or_null(kind: DataType, avro: Any) -> Any:
+    return ["null", avro] if kind.nullable else avro
 
 
 def to_avro_type(kind: DataType, where: str, space: str) -> Any:
     """`space` tells named types apart. Raises `UnsupportedType`."""
-    avro = _plain(kind, where, space)
-    return ["null", avro] if kind.nullable else avro
-
-
-def _plain(kind: DataType, where: str, space: str) -> Any:
-    match kind:
-        case TimestampType() | TimestampLtzType() if kind.precision > _MICROS:
-            raise UnsupportedType(where=where, type=str(kind), by="Hudi", reason="it keeps microseconds")
-        case DecimalType():
-            size = next(n for n in range(1, 17) if 10**kind.precision < 1 << (8 * n - 1))
-            facts = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
-            return {"type": "fixed", "name": "fixed", "namespace": space, "size": size, **facts}
-        case ArrayType():
-            return {"type": "array", "items": to_avro_type(kind.element, where, f"{space}.array")}
-        case VectorType():
-            return _plain(kind.as_array, where, space)
-        case MapType():
-            if not isinstance(kind.key, StringType | CharType):
-                reason = "keys of its maps are strings"
-                raise UnsupportedType(where=where, type=str(kind), by="Hudi", reason=reason)
-            return {"type": "map", "values": to_avro_type(kind.value, where, f"{space}.map")}
-        case RowType():
-            name = space.rpartition(".")[2]
-            fields = [_field(f.name, to_avro_type(f.type, where, f"{space}.{f.name}")) for f in kind.fields]
-            return {"type": "record", "name": name, "namespace": space.rpartition(".")[0], "fields": fields}
-    if type(kind) not in _NAMES:
-        raise UnsupportedType(where=where, type=str(kind), by="Hudi", reason="it has no type for it")
-    return _NAMES[type(kind)]
+    return _or_null(kind, _ToAvro(where).visit(kind, space))
 
 
 def _field(name: str, kind: Any) -> dict[str, Any]:
@@ -159,7 +145,7 @@ def table_schema(columns: Sequence[Column]) -> pa.Schema:
 
 def stored_schema(columns: Sequence[Column]) -> pa.Schema:
     """As rows lie in a file, but for Hudi's own columns, which come before them."""
-    return pa.schema([pa.field(f.name, _stored(f.type), f.nullable) for f in table_schema(columns)])
+    return pa.schema([pa.field(f.name, map_leaves(f.type, _stored), f.nullable) for f in table_schema(columns)])
 
 
 def file_schema(columns: Sequence[Column], avro: str) -> pa.Schema:
@@ -173,19 +159,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", tz=kind.tz)
     if pa.types.is_int8(kind) or pa.types.is_int16(kind):
         return pa.int32()
-    if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
-        return pa.binary()
-    if pa.types.is_map(kind):
-        return pa.map_(_stored_field(kind.key_field), _stored_field(kind.item_field))
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_stored_field(kind.value_field))
-    if pa.types.is_struct(kind):
-        return pa.struct([_stored_field(f) for f in kind])
-    return kind
-
-
-def _stored_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _stored(field.type), field.nullable)
+    return pa.binary() if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind) else kind
 
 
 def from_avro_record(

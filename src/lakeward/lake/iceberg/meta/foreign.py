@@ -8,7 +8,7 @@ property of the lake table: those rows never had an address in a log of ours.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionSpec
@@ -18,13 +18,14 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, LakeTampered, UnsupportedType
 from lakeward.lake.iceberg.meta.partition import unit_of
-from lakeward.lake.iceberg.meta.types import spell_type
+from lakeward.lake.iceberg.meta.types import PRIMITIVES, spell_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model import types as model
 from lakeward.model.ids import SnapshotId
 from lakeward.model.partitionkey import PartitionKey
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model.typetable import plain_types
 from lakeward.spi.lakefile import AdoptedRows
 
 ADOPTED = "lakeward.adopted"
@@ -33,18 +34,8 @@ ADOPTED_TAG = "lakeward-adopted"
 
 NAME_MAPPING = "schema.name-mapping.default"
 
-_PRIMITIVES: Mapping[type[ice.IcebergType], model.DataType] = {
-    ice.BooleanType: model.BooleanType(),
-    ice.IntegerType: model.Int32Type(),
-    ice.LongType: model.Int64Type(),
-    ice.FloatType: model.Float32Type(),
-    ice.DoubleType: model.Float64Type(),
-    ice.StringType: model.StringType(),
-    ice.BinaryType: model.BytesType(),
-    ice.DateType: model.DateType(),
-    ice.TimeType: model.TimeType(precision=6),
-    ice.TimestampType: model.TimestampType(precision=6),
-    ice.TimestamptzType: model.TimestampLtzType(precision=6),
+_FROM_ICEBERG = {type(PRIMITIVES[word]): kind for word, kind in plain_types("iceberg").items()} | {
+    ice.TimeType: model.TimeType(precision=6)
 }
 
 
@@ -115,7 +106,7 @@ def only_bucket(metadata: TableMetadata) -> int | None:
 
 
 def to_model_type(kind: ice.IcebergType, where: str, required: bool = False) -> model.DataType:
-    found = _nested(kind, where) or _PRIMITIVES.get(type(kind))
+    found = _nested(kind, where) or _FROM_ICEBERG.get(type(kind))
     if found is None:
         raise UnsupportedType(where=where, type=str(kind), by="Lakeward", reason="no column type of ours matches")
     return found.with_nullable(not required)

@@ -6,7 +6,8 @@ diff.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg import types as ice
@@ -15,6 +16,7 @@ from pyiceberg.schema import Schema
 from lakeward.errors import UnsupportedType
 from lakeward.model import types as model
 from lakeward.model.typetable import spell
+from lakeward.model.typevisitor import TypeVisitor
 
 FIELD_ID = b"PARQUET:field_id"
 
@@ -37,46 +39,42 @@ _ARROW: dict[type[ice.IcebergType], pa.DataType] = {
     ice.TimestamptzNanoType: pa.timestamp("ns", tz="UTC"),
     ice.UUIDType: pa.binary(16),
 }
-_PRIMITIVES: dict[str, ice.IcebergType] = {str(kind()): kind() for kind in _ARROW}
+PRIMITIVES: dict[str, ice.IcebergType] = {str(kind()): kind() for kind in _ARROW}
+
+
+class _ToIceberg(TypeVisitor[Any]):
+    def __init__(self, ids: Iterator[int]) -> None:
+        self._ids = ids
+
+    def plain(self, kind: model.DataType, path: str) -> ice.IcebergType:
+        word = spell(kind, "iceberg")
+        if word is None:
+            raise UnsupportedType(where=path, type=str(kind), by="Iceberg", reason="no Iceberg type matches")
+        if isinstance(kind, model.TimeType | model.TimestampType | model.TimestampLtzType) and kind.precision > _MICROS:
+            reason = "format version 2 keeps 6 fractional digits; declare 6 or fewer"
+            raise UnsupportedType(where=path, type=kind.sql, by="Iceberg", reason=reason)
+        return PRIMITIVES.get(word) or ice.DecimalType(*map(int, word[len("decimal(") : -1].split(",")))
+
+    def array(self, kind: model.ArrayType, element: ice.IcebergType) -> ice.IcebergType:
+        required = not kind.element.nullable
+        return ice.ListType(element_id=next(self._ids), element_type=element, element_required=required)
+
+    def map(self, kind: model.MapType, key: ice.IcebergType, value: ice.IcebergType) -> ice.IcebergType:
+        key_id, value_id, required = next(self._ids), next(self._ids), not kind.value.nullable
+        return ice.MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=value, value_required=required)
+
+    def field(self, field: model.RowField, path: str) -> ice.NestedField:
+        kind = self.visit(field.type, path)
+        return ice.NestedField(next(self._ids), field.name, kind, required=not field.type.nullable, doc=field.comment)
+
+    def row(self, kind: model.RowType, fields: Sequence[ice.NestedField], path: str) -> ice.IcebergType:
+        return ice.StructType(*fields)
 
 
 def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> ice.IcebergType:
-    """The Iceberg type; ids of nested fields are provisional, the catalog assigns them anew. Raises
-    `UnsupportedType`.
-    """
-    ids = ids if ids is not None else itertools.count(1000)
-    if word := spell(kind, "iceberg"):
-        _check_precision(kind, where)
-        return _PRIMITIVES.get(word) or ice.DecimalType(*map(int, word[len("decimal(") : -1].split(",")))
-    match kind:
-        case model.ArrayType():
-            element = to_iceberg_type(kind.element, f"{where}.element", ids)
-            return ice.ListType(element_id=next(ids), element_type=element, element_required=not kind.element.nullable)
-        case model.VectorType():
-            return to_iceberg_type(kind.as_array, where, ids)
-        case model.MapType():
-            return _map(kind, where, ids)
-        case model.RowType():
-            return ice.StructType(*[_row_field(f, where, ids) for f in kind.fields])
-    raise UnsupportedType(where=where, type=str(kind), by="Iceberg", reason="no Iceberg type matches")
-
-
-def _check_precision(kind: model.DataType, where: str) -> None:
-    if isinstance(kind, model.TimeType | model.TimestampType | model.TimestampLtzType) and kind.precision > _MICROS:
-        reason = "format version 2 keeps 6 fractional digits; declare 6 or fewer"
-        raise UnsupportedType(where=where, type=kind.sql, by="Iceberg", reason=reason)
-
-
-def _map(kind: model.MapType, where: str, ids: Iterator[int]) -> ice.MapType:
-    key, value = to_iceberg_type(kind.key, f"{where}.key", ids), to_iceberg_type(kind.value, f"{where}.value", ids)
-    return ice.MapType(
-        key_id=next(ids), key_type=key, value_id=next(ids), value_type=value, value_required=not kind.value.nullable
-    )
-
-
-def _row_field(field: model.RowField, where: str, ids: Iterator[int]) -> ice.NestedField:
-    kind = to_iceberg_type(field.type, f"{where}.{field.name}", ids)
-    return ice.NestedField(next(ids), field.name, kind, required=not field.type.nullable, doc=field.comment)
+    """Ids of nested fields are provisional, the catalog assigns new ones. Raises `UnsupportedType`."""
+    iceberg_type: ice.IcebergType = _ToIceberg(itertools.count(1000) if ids is None else ids).visit(kind, where)
+    return iceberg_type
 
 
 def to_arrow_type(kind: ice.IcebergType) -> pa.DataType:

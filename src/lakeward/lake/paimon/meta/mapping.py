@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,8 @@ from lakeward.model import types as model
 from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model.typetable import spell
+from lakeward.model.typevisitor import TypeVisitor, leaves
 from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
@@ -154,19 +156,6 @@ def is_in_nanoseconds(kind: model.DataType) -> bool:
     return any(t.precision > _TIMESTAMP_DIGITS for t in times)
 
 
-def leaves(kind: model.DataType) -> Iterator[model.DataType]:
-    """The types that hold values: of a column, or inside it."""
-    match kind:
-        case model.ArrayType():
-            yield from leaves(kind.element)
-        case model.MapType():
-            yield from (*leaves(kind.key), *leaves(kind.value))
-        case model.RowType():
-            yield from (leaf for f in kind.fields for leaf in leaves(f.type))
-        case _:
-            yield kind
-
-
 def why_not(key: str, value: str | None) -> str | None:
     """Why a property cannot be set so (None: removed); None where it can."""
     option = lake_key(key)
@@ -183,31 +172,32 @@ def why_not(key: str, value: str | None) -> str | None:
     return f"rounds rely on {' or '.join(allowed)}{why}"
 
 
+class _ToPaimon(TypeVisitor[Any]):
+    def __init__(self, ids: Iterator[int]) -> None:
+        self._ids = ids
+
+    def plain(self, kind: model.DataType, path: str) -> Any:
+        if isinstance(kind, model.TimeType) and kind.precision > _TIME_DIGITS:
+            reason = "times have 3 fractional digits there; declare 3 or fewer"
+            raise UnsupportedType(where=path, type=kind.sql, by="Paimon", reason=reason)
+        return pai.AtomicType(spell(kind, "paimon") or kind.sql, kind.nullable)
+
+    def array(self, kind: model.ArrayType, element: Any) -> Any:
+        return pai.ArrayType(kind.nullable, element)
+
+    def map(self, kind: model.MapType, key: Any, value: Any) -> Any:
+        return pai.MapType(kind.nullable, key, value)
+
+    def field(self, field: model.RowField, path: str) -> Any:
+        return pai.DataField(next(self._ids), field.name, self.visit(field.type, path))
+
+    def row(self, kind: model.RowType, fields: Sequence[Any], path: str) -> Any:
+        return pai.RowType(kind.nullable, list(fields))
+
+
 def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> Any:
     """Ids of nested fields count on from `ids`. Raises `UnsupportedType`."""
-    ids = ids if ids is not None else itertools.count()
-    match kind:
-        case model.ArrayType():
-            return pai.ArrayType(kind.nullable, to_paimon_type(kind.element, f"{where}.element", ids))
-        case model.VectorType():
-            return to_paimon_type(kind.as_array, where, ids)
-        case model.MapType():
-            key, value = (to_paimon_type(t, where, ids) for t in (kind.key, kind.value))
-            return pai.MapType(kind.nullable, key, value)
-        case model.RowType():
-            return pai.RowType(
-                kind.nullable,
-                [
-                    pai.DataField(next(ids), f.name, to_paimon_type(f.type, f"{where}.{f.name}", ids))
-                    for f in kind.fields
-                ],
-            )
-        case model.TimestampLtzType():
-            return pai.AtomicType(f"TIMESTAMP({kind.precision}) WITH LOCAL TIME ZONE", kind.nullable)
-        case model.TimeType() if kind.precision > _TIME_DIGITS:
-            reason = "times have 3 fractional digits there; declare 3 or fewer"
-            raise UnsupportedType(where=where, type=kind.sql, by="Paimon", reason=reason)
-    return pai.AtomicType(kind.sql, kind.nullable)
+    return _ToPaimon(ids if ids is not None else itertools.count()).visit(kind, where)
 
 
 def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
