@@ -148,6 +148,92 @@ def test_a_tail_is_written_once_and_merged_as_it_grows(world: LiveWorld, clock: 
     assert len(list(table.scan().plan_files())) <= 5, "log2 of the tail's length"
 
 
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_load_writes_what_is_new_and_reuses_deletes_and_manifests(
+    world: LiveWorld, clock: ManualClock, tmp_path: Path, version: str
+) -> None:
+    world.lakeward.create("db.c", COLUMNS, primary_key="id", buckets=2, **{"iceberg.format-version": version})
+    for start in range(0, 300, 100):
+        world.lakeward.upsert("db.c", rows(*range(start, start + 100)))
+        world.lakeward.tier("db.c")
+    world.lakeward.upsert("db.c", rows(*range(250), v="tail"))
+    clock.advance(2)
+    first = load(world, "c")
+    before = live_files(tmp_path)
+    world.lakeward.upsert("db.c", rows(299, 0, v="new"))
+    clock.advance(2)
+    second = load(world, "c")
+    fresh = live_files(tmp_path) - before
+    assert {snapshot_of(first)["parent-snapshot-id"]} == {snapshot_of(second)["parent-snapshot-id"]}
+    table = load_catalog("x", type="rest", uri=world.url, warehouse="live").load_table("db.c")
+    deletes = table.inspect.delete_files().to_pylist()
+    new = [d for d in deletes if Path(d["file_path"]).name in fresh]
+    if version == "2":
+        assert sum(d["record_count"] for d in new) == 2, "of 252 positions those of the new rows are written"
+        assert sum(d["record_count"] for d in deletes) == 252
+    assert len([n for n in fresh if n.endswith((".parquet", ".puffin"))]) <= 4, "of a bucket: rows, and their deletes"
+    values = table.scan().to_arrow().to_pylist()
+    assert sorted(r["v"] for r in values) == sorted(["new"] * 2 + ["tail"] * 249 + ["v"] * 49)
+
+
+def snapshot_of(answer: dict[str, Any]) -> dict[str, Any]:
+    metadata = answer["metadata"]
+    found: dict[str, Any] = next(
+        s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    return found
+
+
+def test_files_of_a_table_that_nobody_loads_go_as_well(world: LiveWorld, clock: ManualClock, tmp_path: Path) -> None:
+    world.lakeward.append("db.b", rows(1))
+    assert count(world, "b") == 1
+    clock.advance(61)
+    world.live.sweep()
+    assert live_files(tmp_path), "their time begins when the answer is forgotten"
+    clock.advance(61)
+    world.live.sweep()
+    assert live_files(tmp_path) == set()
+    assert count(world, "b") == 1
+
+
+def test_files_of_a_dropped_table_whose_lake_table_stays_go(
+    world: LiveWorld, clock: ManualClock, tmp_path: Path
+) -> None:
+    parts = world.lakeward
+    parts.append("db.b", rows(1))
+    parts.tier("db.b")
+    parts.append("db.b", rows(2))
+    assert count(world, "b") == 2
+    parts.federation.drop(TablePath.parse("db.b"))
+    world.live.sweep()
+    world.restart()
+    clock.advance(122)
+    world.live.sweep()
+    assert live_files(tmp_path) == set()
+    assert world.live.files.count() == 0
+    assert count(world, "b", "default") == 1, "the lake table's own files stay"
+
+
+def test_loads_cannot_fill_the_lake(tmp_path: Path, clock: ManualClock) -> None:
+    with live_world(tmp_path, keep_s=60, clock=clock, max_bytes=1_000_000) as world:
+        world.lakeward.create("db.b", COLUMNS)
+        url = f"{world.url}/v1/live/namespaces/db/tables/b"
+        for number in range(20):
+            world.lakeward.append("db.b", rows(number))
+            clock.advance(1)
+            refused = httpx.get(url)
+            if refused.status_code != 200:
+                break
+        assert refused.status_code == 409
+        assert "of `live.max-bytes` (1,000,000)" in refused.json()["error"]["message"]
+        assert world.live.files.bytes <= 1_000_000
+        for _ in range(2):
+            clock.advance(61)
+            world.live.sweep()
+        assert (live_files(tmp_path), world.live.files.bytes) == (set(), 0)
+        assert count(world, "b") == number + 1
+
+
 def test_files_go_once_no_answer_has_named_them_for_the_keep(
     world: LiveWorld, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -277,12 +363,14 @@ def test_a_cut_is_a_warehouse_too(world: LiveWorld) -> None:
     assert httpx.post(f"{world.url}/v1/cut:monday/namespaces/db/tables/a", json={}).status_code == 403
 
 
-def test_figures_tell_of_loads_and_of_the_tail(world: LiveWorld, clock: ManualClock) -> None:
+def test_figures_tell_of_loads_and_of_the_tail(world: LiveWorld, clock: ManualClock, tmp_path: Path) -> None:
     world.lakeward.append("db.b", rows(1, 2, 3))
     assert count(world, "b") == 3
     clock.advance(0.5)
     figures = world.live.figures()[TablePath.parse("db.b")]
-    assert figures == {"liveLoads": 1, "liveTailRows": 3, "liveTailFiles": 1, "liveMomentAge": 500}
+    sizes = sum(p.stat().st_size for p in tmp_path.rglob("lw-live-*.parquet"))
+    expected = {"liveLoads": 1, "liveTailRows": 3, "liveTailFiles": 1, "liveTailBytes": sizes, "liveMomentAge": 500}
+    assert figures == expected
     (loads, *_) = live_metrics(world.live)
     assert [(s.name, s.value) for s in loads.samples] == [("lakeward_live_loads_total", 1)]
 

@@ -97,13 +97,20 @@ class _Door:
 
 @contextmanager
 def live_world(
-    folder: Path, *, hold_s: float = 0.0, keep_s: float = 600.0, limits: LiveLimits = LIMITS, clock: Clock | None = None
+    folder: Path,
+    *,
+    hold_s: float = 0.0,
+    keep_s: float = 600.0,
+    limits: LiveLimits = LIMITS,
+    max_bytes: int = 1 << 40,
+    clock: Clock | None = None,
 ) -> Iterator[LiveWorld]:
     (folder / "lake").mkdir()
     with folder_lake(folder / "lake") as lake:
         if clock is not None:
             lake.connection.clock = clock
-        world = LiveWorld(folder, lake, LiveOptions(hold_s=hold_s, keep_s=keep_s, limits=limits), clock)
+        options = LiveOptions(hold_s=hold_s, keep_s=keep_s, limits=limits, max_bytes=max_bytes)
+        world = LiveWorld(folder, lake, options, clock)
         try:
             yield world
         finally:

@@ -229,3 +229,11 @@ LIVE_MAX_TAIL_ROWS = option(
 LIVE_MAX_TAIL_BYTES = option(
     "live.max-tail-bytes", size(minimum=1), "2 gb", "The same for the tail's bytes in the log.", SERVER
 )
+LIVE_MAX_BYTES = option(
+    "live.max-bytes",
+    size(minimum=1_000_000),
+    "16 gb",
+    "Most bytes of tail files that loads from `live` may leave in the lakes, 64 kB of metadata for each new answer "
+    "included; beyond it a table whose rows moved is refused until older files go.",
+    SERVER,
+)

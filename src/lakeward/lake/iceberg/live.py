@@ -49,12 +49,22 @@ class LiveMetadata:
         return metadata_json(self.metadata)
 
 
-class LiveCommitter(IcebergLakeCommitter):
-    """Prepares the live snapshots of one table. Writes files, changes no catalog."""
+@dataclass(frozen=True, kw_only=True)
+class PreparedLive:
+    """A live snapshot, the table with it as its head, and the bytes of data and delete files written for it."""
 
-    def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
+    snapshot: Snapshot
+    ground: CommitGround
+    bytes_written: int
+
+
+class LiveCommitter(IcebergLakeCommitter):
+    """Prepares the live snapshots of one table on a head of the lake. Writes files, changes no catalog."""
+
+    def __init__(self, connection: IcebergConnection, table: TableInfo, lake: CommitGround) -> None:
         super().__init__(connection, table)
         self._builder = SnapshotBuilder(table, connection.clock, is_live=True)
+        self._lake = lake
 
     def prepare_live(
         self,
@@ -64,9 +74,10 @@ class LiveCommitter(IcebergLakeCommitter):
         replaced: Mapping[Bucket, OffsetSet],
         offsets: Mapping[Bucket, int],
         notes: Mapping[str, str],
-    ) -> Snapshot:
-        """The head with these results and without the replaced rows. `notes` go into its summary. Raises what `prepare`
-        raises."""
+    ) -> PreparedLive:
+        """`ground` with these results and without the replaced rows: the lake's head, or a live snapshot on it. `notes`
+        go into the summary. The snapshot's parent is the lake's head in either case, as no client knows the live
+        snapshots between. Raises what `prepare` raises."""
         base = ground.base
         properties = CommitProperties(
             round_id=live_id,
@@ -76,7 +87,13 @@ class LiveCommitter(IcebergLakeCommitter):
             generation=base.generation,
             extra=notes,
         )
-        return CommitRequest.from_bytes(self.prepare(results, replaced, base, properties).payload).snapshot
+        committable = self.prepare(results, replaced, base, properties)
+        head = None if self._lake.head is None else self._lake.head.snapshot_id
+        snapshot = CommitRequest.from_bytes(committable.payload).snapshot
+        snapshot = snapshot.model_copy(update={"parent_snapshot_id": head})
+        table = _with_metadata(self._lake.table, _with_snapshots(self._lake.table.metadata, [snapshot]))
+        above = CommitGround(table, self._reader.reconcile(table))
+        return PreparedLive(snapshot=snapshot, ground=above, bytes_written=committable.bytes_written)
 
 
 def load_ground(connection: IcebergConnection, table: TableInfo, ends: Mapping[Bucket, int]) -> CommitGround:
@@ -102,8 +119,12 @@ def _ground_at(reader: IcebergLakeReader, loaded: Table, snapshot: Snapshot) -> 
     main = _main(loaded.metadata, snapshot)
     refs = {**{n: r for n, r in loaded.metadata.refs.items() if n != TAG}, MAIN_BRANCH: main}
     metadata = loaded.metadata.model_copy(update={"current_snapshot_id": snapshot.snapshot_id, "refs": refs})
-    table = Table(loaded.name(), metadata, loaded.metadata_location, loaded.io, loaded.catalog)
+    table = _with_metadata(loaded, metadata)
     return CommitGround(table, reader.reconcile(table))
+
+
+def _with_metadata(loaded: Table, metadata: TableMetadata) -> Table:
+    return Table(loaded.name(), metadata, loaded.metadata_location, loaded.io, loaded.catalog)
 
 
 def unchanged(ground: CommitGround, properties: Mapping[str, str]) -> LiveMetadata:
@@ -117,7 +138,16 @@ def compose(
     base: TableMetadata, snapshots: Sequence[Snapshot], live_id: RoundId, properties: Mapping[str, str]
 ) -> LiveMetadata:
     """`snapshots`: live ones, oldest first; the last one becomes main's. Those before it stay so that a client which
-    loaded one finds it again. Each is a millisecond younger than the one before."""
+    loaded one finds it again."""
+    metadata = _with_snapshots(base, snapshots)
+    metadata = metadata.model_copy(update={"properties": {**base.properties, **properties}})
+    newest = metadata.snapshots[-1]
+    location = f"{metadata_folder(base.location, base.properties)}/{round_prefix(live_id)}{newest.snapshot_id}"
+    return LiveMetadata(snapshot=newest, metadata=metadata, location=f"{location}.metadata.json")
+
+
+def _with_snapshots(base: TableMetadata, snapshots: Sequence[Snapshot]) -> TableMetadata:
+    """Each is a millisecond younger than the one before."""
     first_ms = base.last_updated_ms + 1
     dated = [s.model_copy(update={"timestamp_ms": first_ms + i}) for i, s in enumerate(snapshots)]
     newest = dated[-1]
@@ -128,13 +158,11 @@ def compose(
         "last_updated_ms": newest.timestamp_ms,
         "refs": {**base.refs, MAIN_BRANCH: _main(base, newest)},
         "snapshot_log": [*base.snapshot_log, *map(_logged, dated)],
-        "properties": {**base.properties, **properties},
     }
     next_row_id = find_next_row_id(base)
     if next_row_id is not None:
         changes["next_row_id"] = max(next_row_id, *((s.first_row_id or 0) + (s.added_rows or 0) for s in dated))
-    location = f"{metadata_folder(base.location, base.properties)}/{round_prefix(live_id)}{newest.snapshot_id}"
-    return LiveMetadata(snapshot=newest, metadata=base.model_copy(update=changes), location=f"{location}.metadata.json")
+    return base.model_copy(update=changes)
 
 
 def at_snapshot(table: Table, snapshot_id: SnapshotId | None, name: str) -> LiveMetadata:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chunks of a tail: files of one bucket's rows of an offset range, written once and named by every later answer until a
-round brings their rows to the lake, or a merge takes their place.
+round brings their rows to the lake, or a longer chunk replaces them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold
 from lakeward.changelog.columns import adds_row, changes_of, keep_rows
+from lakeward.lake.iceberg.datafile.result import WriteResult
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetRange
@@ -19,11 +21,20 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 _HELD_ROWS = 200_000
 """A range of so many offsets is read once and held; a longer one is read twice, batch by batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveTarget:
+    """The table as hot store and lake have it, and its lake."""
+
+    table: TableInfo
+    lake_table: TableInfo
+    lake: IcebergLakeStorage
+    lake_name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +48,11 @@ class Chunk:
     result: bytes | None = None
     replaced: OffsetSet = field(default_factory=OffsetSet)
     rows: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of its data files."""
+        return 0 if self.result is None else sum(f.size_bytes for f in WriteResult.from_bytes(self.result).files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +83,9 @@ def plan_chunks(chunks: Sequence[Chunk], start: int, stop: int) -> ChunkPlan:
 class ChunkWriter:
     """Writes chunks of one table: reads the hot store's log, folds it, hands the rows to the format's own writer."""
 
-    def __init__(self, store: HotStore, lake: LakeStorage, table: TableInfo, lake_table: TableInfo) -> None:
-        self._store, self._lake, self._table, self._lake_table = store, lake, table, lake_table
+    def __init__(self, store: HotStore, target: LiveTarget) -> None:
+        self._store, self._table = store, target.table
+        self._lake, self._lake_table = target.lake, target.lake_table
 
     def write(self, bucket: Bucket, span: OffsetRange, live_id: RoundId, handle: bytes, number: int) -> Chunk:
         """Raises what the store and the lake raise; files of a chunk that was not finished belong to nobody."""

@@ -3,44 +3,83 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lakeward.errors import LakeError, LakeTableGone, LakewardError
+from lakeward.errors import LakeError, LakeTableGone, LakewardError, TableBusy
 from lakeward.model.clock import Clock
 from lakeward.model.ids import RoundId, TableId
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model.table import TableInfo
 from lakeward.spi.lake.storage import LakeStorage
 
 log = logging.getLogger(__name__)
 
-FindTable = Callable[[TablePath, TableId], tuple[TableInfo, LakeStorage]]
-"""The table as its lake has it, and its lake. Raises `LakewardError` for one that is gone."""
+FindTable = Callable[[TableId, TableInfo | None, str], tuple[TableInfo, LakeStorage]]
+"""The table as its lake has it now, and its lake, from what was recorded of a table that may have been dropped since.
+Raises `LakewardError` where neither is known."""
 
-_SCHEMA = """CREATE TABLE IF NOT EXISTS live_files (
-    live_id TEXT PRIMARY KEY, path TEXT NOT NULL, table_id TEXT NOT NULL, dropped_at_ms INTEGER)"""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS live_files (
+    live_id TEXT PRIMARY KEY, path TEXT NOT NULL, table_id TEXT NOT NULL, dropped_at_ms INTEGER);
+CREATE TABLE IF NOT EXISTS live_bytes (live_id TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS live_tables (table_id TEXT PRIMARY KEY, lake TEXT NOT NULL, body TEXT NOT NULL);
+"""
+
+METADATA_BYTES = 64 * 1024
+"""What one answer's manifests and their list count for, beside its data and delete files."""
 
 
 class LiveFiles:
     """Thread-safe, and durable: files that a process left behind are deleted by the next one. A restart counts as an
-    answer that named them, since nobody knows when the last one was."""
+    answer that named them, as the time of the last one is not stored."""
 
-    def __init__(self, file: Path, clock: Clock, keep_s: float) -> None:
-        self._clock, self._keep_ms = clock, int(keep_s * 1_000)
+    def __init__(self, file: Path, clock: Clock, keep_s: float, max_bytes: int) -> None:
+        self._clock, self._keep_ms, self._max_bytes = clock, int(keep_s * 1_000), max_bytes
         self._lock = threading.Lock()
         self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute(_SCHEMA)
+        self._db.executescript(_SCHEMA)
         self._db.execute("UPDATE live_files SET dropped_at_ms = ? WHERE dropped_at_ms IS NULL", (clock.now_ms(),))
+        self._bytes = int(self._db.execute("SELECT coalesce(sum(bytes), 0) FROM live_bytes").fetchone()[0])
+        self._recorded: dict[TableId, tuple[TableInfo, str]] = {}
 
-    def begin(self, live_id: RoundId, path: TablePath, table_id: TableId) -> None:
-        """Before the first file of that name is written."""
+    def check_room(self, table: TableInfo) -> None:
+        """Raises `TableBusy` where files of live answers take all of `live.max-bytes`: the callers have read rights
+        alone, and must not fill the lake."""
         with self._lock:
-            self._db.execute("INSERT INTO live_files VALUES (?, ?, ?, NULL)", (live_id, str(path), table_id))
+            if self._bytes + METADATA_BYTES > self._max_bytes:
+                reason = (
+                    f"files of live answers take {self._bytes:,} bytes of `live.max-bytes` ({self._max_bytes:,}), and "
+                    "go `live.keep` after the last answer that named them; load it again later, or raise the limit"
+                )
+                raise TableBusy(table=str(table.path), reason=reason)
+
+    def begin(self, live_id: RoundId, table: TableInfo, lake: str) -> None:
+        """Before the first file of that name is written. `table`: as its lake has it."""
+        with self._lock:
+            if self._recorded.get(table.table_id) != (table, lake):
+                row = (table.table_id, lake, json.dumps(table.to_json()))
+                self._db.execute("INSERT OR REPLACE INTO live_tables VALUES (?, ?, ?)", row)
+                self._recorded[table.table_id] = table, lake
+            self._db.execute(
+                "INSERT INTO live_files VALUES (?, ?, ?, NULL)", (live_id, str(table.path), table.table_id)
+            )
+            self._add_bytes(live_id, METADATA_BYTES)
+
+    def finish(self, live_id: RoundId, size: int) -> None:
+        """Once all of its files are written. `size`: bytes of data and delete files."""
+        with self._lock:
+            self._bytes -= METADATA_BYTES
+            self._add_bytes(live_id, METADATA_BYTES + size)
+
+    def _add_bytes(self, live_id: RoundId, size: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO live_bytes VALUES (?, ?)", (live_id, size))
+        self._bytes += size
 
     def keep_only(self, table_id: TableId, named: Collection[RoundId]) -> None:
         """What the newest answer of the table names; the rest goes after `live.keep`."""
@@ -55,6 +94,15 @@ class LiveFiles:
         with self._lock:
             return int(self._db.execute("SELECT count(*) FROM live_files").fetchone()[0])
 
+    @property
+    def bytes(self) -> int:
+        """Of every answer's files that were not deleted yet."""
+        return self._bytes
+
+    @property
+    def max_bytes(self) -> int:
+        return self._max_bytes
+
     def sweep(self, find_table: FindTable) -> int:
         """Deletes what is over; returns the number of files. A table whose lake does not answer is tried again."""
         before = self._clock.now_ms() - self._keep_ms
@@ -62,30 +110,45 @@ class LiveFiles:
             rows = self._db.execute(
                 "SELECT path, table_id, live_id FROM live_files WHERE dropped_at_ms <= ?", (before,)
             ).fetchall()
-        by_table: dict[tuple[str, str], list[RoundId]] = {}
+        by_table: dict[tuple[str, TableId], list[RoundId]] = {}
         for path, table_id, live_id in rows:
-            by_table.setdefault((path, table_id), []).append(RoundId(live_id))
+            by_table.setdefault((path, TableId(table_id)), []).append(RoundId(live_id))
         return sum(self._delete(find_table, *table, live_ids) for table, live_ids in by_table.items())
 
-    def _delete(self, find_table: FindTable, path: str, table_id: str, live_ids: list[RoundId]) -> int:
+    def _delete(self, find_table: FindTable, path: str, table_id: TableId, live_ids: list[RoundId]) -> int:
         deleted = 0
         try:
-            table, lake = find_table(TablePath.parse(path), TableId(table_id))
+            table, lake = find_table(table_id, *self._load_table(table_id))
             upkeep, committer = lake.open_maintenance(table), lake.open_committer(table)
             listed = upkeep.list_by_prefix([committer.prefix(live_id) for live_id in live_ids])
             paths = [file.path for files in listed.values() for file in files]
             upkeep.delete(paths)
             deleted = len(paths)
         except LakeTableGone:
-            log.info("live files of %s are left to whoever removed its lake table", path)
+            log.info("live files of %s went with its lake table, or are left to whom removed it", path)
         except LakeError as error:
             log.warning("live files of %s could not be deleted, they are tried again: %s", path, error)
             return 0
         except LakewardError as error:
-            log.info("live files of %s are left in its lake table: %s", path, error)
-        with self._lock:
-            self._db.executemany("DELETE FROM live_files WHERE live_id = ?", [(live_id,) for live_id in live_ids])
+            log.warning("live files of %s are left in its lake table: %s", path, error)
+        self._forget(table_id, live_ids)
         return deleted
+
+    def _load_table(self, table_id: TableId) -> tuple[TableInfo | None, str]:
+        """What `begin` recorded; a file from before it recorded tables has none."""
+        with self._lock:
+            row = self._db.execute("SELECT body, lake FROM live_tables WHERE table_id = ?", (table_id,)).fetchone()
+        return (None, "") if row is None else (TableInfo.from_json(json.loads(row[0])), str(row[1]))
+
+    def _forget(self, table_id: TableId, live_ids: list[RoundId]) -> None:
+        rows = [(live_id,) for live_id in live_ids]
+        with self._lock:
+            self._db.executemany("DELETE FROM live_files WHERE live_id = ?", rows)
+            self._db.executemany("DELETE FROM live_bytes WHERE live_id = ?", rows)
+            self._bytes = int(self._db.execute("SELECT coalesce(sum(bytes), 0) FROM live_bytes").fetchone()[0])
+            if not self._db.execute("SELECT 1 FROM live_files WHERE table_id = ? LIMIT 1", (table_id,)).fetchone():
+                self._db.execute("DELETE FROM live_tables WHERE table_id = ?", (table_id,))
+                self._recorded.pop(table_id, None)
 
     def close(self) -> None:
         with self._lock:

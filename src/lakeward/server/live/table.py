@@ -4,25 +4,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LogTooShort, TableBusy
 from lakeward.lake.iceberg.commit.ground import CommitGround
-from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.location import LIVE
-from lakeward.lake.iceberg.live import LiveCommitter, LiveMetadata, compose, load_ground, unchanged
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.iceberg.live import LiveMetadata, compose, load_ground, unchanged
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId, new_round_id
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.server.live.chunks import Chunk, ChunkWriter, plan_chunks
+from lakeward.server.live.chunks import LiveTarget
 from lakeward.server.live.files import LiveFiles
+from lakeward.server.live.layers import LayerStack
 from lakeward.server.live.moment import Moment
 from lakeward.spi.hot import HotStore, LogBounds
 
@@ -43,15 +41,6 @@ _LINEAGE = "sequence number and row ids of the tail are given again by the next 
 
 AskRound = Callable[[TableInfo], None]
 """Asks for a round of a table whose tail is too long to be shown. Never raises."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveTarget:
-    """The table as hot store and lake have it, and its lake."""
-
-    table: TableInfo
-    lake_table: TableInfo
-    lake: IcebergLakeStorage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +65,23 @@ class LiveTail:
         return {bucket: span.stop for bucket, span in self.ranges.items()}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Answered:
+    """A live snapshot that an answer named, and what the names of its files begin with."""
+
+    snapshot: Snapshot
+    live_ids: frozenset[RoundId]
+
+
 class LiveTable:
-    """Thread-safe: one answer is made at a time, and whoever waits for it gets the same one."""
+    """Thread-safe: one answer is made at a time, and callers that wait for it get the same one."""
 
     def __init__(self, table_id: TableId, store: HotStore, files: LiveFiles, limits: LiveLimits, ask: AskRound) -> None:
         self._table_id, self._store, self._files = table_id, store, files
         self._limits, self._ask = limits, ask
         self._lock = threading.Lock()
-        self._chunks: dict[Bucket, tuple[Chunk, ...]] = {}
-        self._snapshots: list[tuple[RoundId, Snapshot]] = []
+        self._stack = LayerStack(store)
+        self._snapshots: list[_Answered] = []
         self._answer: LiveMetadata | None = None
         self._answered: tuple[object, ...] = ()
         self._asked_at_ms = self._loads = 0
@@ -108,13 +105,22 @@ class LiveTable:
             self._asked_at_ms = moment.at_ms
             return self._answer
 
+    def forget(self, before_ms: int) -> None:
+        """Lets the files of the newest answer go if no load has named them since that time."""
+        with self._lock:
+            if self._answer is not None and self._asked_at_ms < before_ms:
+                self._stack, self._snapshots = LayerStack(self._store), []
+                self._answer, self._answered = None, ()
+                self._files.keep_only(self._table_id, ())
+
     def figures(self, now_ms: int) -> dict[str, float]:
         """For metrics and pages. Does not wait for an answer that is being made."""
-        chunks = [chunk for chunks in self._chunks.values() for chunk in chunks]
+        chunks = list(self._stack.chunks())
         return {
             "liveLoads": self._loads,
             "liveTailRows": sum(chunk.rows for chunk in chunks),
             "liveTailFiles": sum(chunk.result is not None for chunk in chunks),
+            "liveTailBytes": sum(chunk.bytes for chunk in chunks),
             "liveMomentAge": max(0, now_ms - self._asked_at_ms),
         }
 
@@ -167,46 +173,27 @@ class LiveTable:
         return LiveTail(at_ms=at_ms, ranges=ranges, is_whole=False)
 
     # ---- files ----
-    def _make(self, target: LiveTarget, ground: CommitGround, tail: LiveTail) -> LiveMetadata:
-        live_id = RoundId(f"{LIVE}{new_round_id()}")
-        self._files.begin(live_id, target.lake_table.path, self._table_id)
-        self._write_chunks(target, ground, live_id, tail)
-        chunks = [chunk for bucket in sorted(self._chunks) for chunk in self._chunks[bucket]]
+    def _make(self, target: LiveTarget, lake: CommitGround, tail: LiveTail) -> LiveMetadata:
+        plan = self._stack.plan(target, lake, tail.ranges)
         notes = {MOMENT_KEY: str(tail.at_ms), COMPLETE_KEY: str(tail.is_whole).lower()}
-        if chunks:
-            snapshot = self._prepare(target, ground, live_id, chunks, tail, {**notes, LINEAGE_KEY: _LINEAGE})
-            self._snapshots = [*self._snapshots[-_REMEMBERED:], (live_id, snapshot)]
-            answer = compose(ground.table.metadata, [s for _, s in self._snapshots], live_id, notes)
+        if plan.ranges:
+            self._files.check_room(target.table)
+            live_id = RoundId(f"{LIVE}{new_round_id()}")
+            self._files.begin(live_id, target.lake_table, target.lake_name)
+            size = self._stack.extend(plan, target, lake, live_id, tail.ends, {**notes, LINEAGE_KEY: _LINEAGE})
+            self._files.finish(live_id, size)
         else:
-            answer = unchanged(ground, notes)
-        named = {chunk.live_id for chunk in chunks} | {live_id for live_id, _ in self._snapshots if chunks}
-        self._files.keep_only(self._table_id, named)
+            self._stack.shrink(plan, target, lake)
+        answer = self._compose(lake, notes)
+        self._files.keep_only(self._table_id, self._stack.live_ids().union(*(s.live_ids for s in self._snapshots)))
         return answer
 
-    def _write_chunks(self, target: LiveTarget, ground: CommitGround, live_id: RoundId, tail: LiveTail) -> None:
-        writer = ChunkWriter(self._store, target.lake, target.table, target.lake_table)
-        handle = WriteHandle.of(ground.table).to_bytes()
-        written: dict[Bucket, tuple[Chunk, ...]] = {}
-        for bucket, span in sorted(tail.ranges.items()):
-            plan = plan_chunks(self._chunks.get(bucket, ()), span.start, span.stop)
-            fresh = [writer.write(bucket, r, live_id, handle, number) for number, r in enumerate(plan.ranges)]
-            chunks = sorted([*plan.kept, *fresh], key=lambda chunk: chunk.range.start)
-            if chunks:
-                written[bucket] = tuple(chunks)
-        self._chunks = written
-
-    def _prepare(
-        self,
-        target: LiveTarget,
-        ground: CommitGround,
-        live_id: RoundId,
-        chunks: Sequence[Chunk],
-        tail: LiveTail,
-        notes: Mapping[str, str],
-    ) -> Snapshot:
-        results = [chunk.result for chunk in chunks if chunk.result is not None]
-        replaced: dict[Bucket, OffsetSet] = {}
-        for chunk in chunks:
-            replaced[chunk.bucket] = replaced.get(chunk.bucket, OffsetSet()).union(chunk.replaced)
-        committer = LiveCommitter(target.lake.connection, target.lake_table)
-        return committer.prepare_live(ground, live_id, results, replaced, tail.ends, notes)
+    def _compose(self, lake: CommitGround, notes: Mapping[str, str]) -> LiveMetadata:
+        if not self._stack.layers:
+            self._snapshots = []
+            return unchanged(lake, notes)
+        top = self._stack.layers[-1]
+        newest = _Answered(snapshot=top.snapshot, live_ids=self._stack.live_ids())
+        earlier = [s for s in self._snapshots if s.snapshot.snapshot_id != top.snapshot.snapshot_id]
+        self._snapshots = [*earlier[-_REMEMBERED:], newest]
+        return compose(lake.table.metadata, [s.snapshot for s in self._snapshots], top.live_id, notes)

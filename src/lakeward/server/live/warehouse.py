@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,9 +23,10 @@ from lakeward.model.ids import LeaseId, SnapshotId, TableId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.writetoken import WriteToken
+from lakeward.server.live.chunks import LiveTarget
 from lakeward.server.live.files import LiveFiles
 from lakeward.server.live.moment import Moments
-from lakeward.server.live.table import LiveLimits, LiveTable, LiveTarget
+from lakeward.server.live.table import LiveLimits, LiveTable
 from lakeward.spi.lake.storage import LakeStorage
 
 FILE = "live.db"
@@ -39,13 +40,19 @@ class LiveOptions:
     hold_s: float
     keep_s: float
     limits: LiveLimits
+    max_bytes: int
 
     @classmethod
     def of(cls, config: Config) -> LiveOptions:
         hold: timedelta = config.get(options.LIVE_HOLD)
         keep: timedelta = config.get(options.LIVE_KEEP)
         rows, size = config.get(options.LIVE_MAX_TAIL_ROWS), config.get(options.LIVE_MAX_TAIL_BYTES)
-        return cls(hold_s=hold.total_seconds(), keep_s=keep.total_seconds(), limits=LiveLimits(rows=rows, bytes=size))
+        return cls(
+            hold_s=hold.total_seconds(),
+            keep_s=keep.total_seconds(),
+            limits=LiveLimits(rows=rows, bytes=size),
+            max_bytes=config.get(options.LIVE_MAX_BYTES),
+        )
 
 
 @dataclass
@@ -75,7 +82,7 @@ class LiveWarehouse:
         self._lock = threading.Lock()
         self._tables: dict[TableId, LiveTable] = {}
         self._held: dict[TableId, _Held] = {}
-        self.files = LiveFiles(data / FILE, clock, live_options.keep_s)
+        self.files = LiveFiles(data / FILE, clock, live_options.keep_s, live_options.max_bytes)
         self.thread = BackgroundThread("lakeward-live", self.sweep, _SWEEP_S)
 
     def close(self) -> None:
@@ -89,6 +96,9 @@ class LiveWarehouse:
             sides = self._coordinator.board.find_table(path).with_state
         except NotFound:
             return None
+        return self._find_side(sides)
+
+    def _find_side(self, sides: Iterable[LakeSide]) -> LakeSide | None:
         return next((s for s in sides if s.options.lake in self._lakes), None)
 
     def load(self, side: LakeSide, at_least: WriteToken | None = None) -> LiveMetadata:
@@ -110,7 +120,7 @@ class LiveWarehouse:
             raise TableNotFound(table=str(side.info.path))
         lake = self._coordinator.board.lakes(side.options.lake)
         assert isinstance(lake, IcebergLakeStorage), "this server's catalog holds Iceberg tables"
-        target = LiveTarget(table=table, lake_table=side.lake_table, lake=lake)
+        target = LiveTarget(table=table, lake_table=side.lake_table, lake=lake, lake_name=side.options.lake)
         return self._table(side.table_id).answer(
             target, moment, lambda: self._store.bounds(table), lambda base: self._hold(side, base)
         )
@@ -150,17 +160,27 @@ class LiveWarehouse:
     # ---- upkeep ----
     def sweep(self) -> None:
         """Deletes files that no answer has named for `live.keep`, and forgets tables that were dropped."""
-        self.files.sweep(self._find_lake)
+        idle_ms = self._clock.now_ms() - int(self._options.keep_s * 1_000)
         with self._lock:
-            for table_id in [t for t in self._tables if t not in self._coordinator.board.tables]:
-                del self._tables[table_id]
-                self._held.pop(table_id, None)
+            tables = list(self._tables.items())
+        for table_id, table in tables:
+            is_dropped = table_id not in self._coordinator.board.tables
+            table.forget(before_ms=self._clock.now_ms() + 1 if is_dropped else idle_ms)
+            if is_dropped:
+                with self._lock:
+                    del self._tables[table_id]
+                    self._held.pop(table_id, None)
+        self.files.sweep(self._find_lake)
 
-    def _find_lake(self, path: TablePath, table_id: TableId) -> tuple[TableInfo, LakeStorage]:
-        side = self.find(path)
-        if side is None or side.table_id != table_id:
-            raise TableNotFound(table=str(path))
-        return side.lake_table, self._coordinator.board.lakes(side.options.lake)
+    def _find_lake(self, table_id: TableId, recorded: TableInfo | None, lake: str) -> tuple[TableInfo, LakeStorage]:
+        """A table that was dropped may have its lake table still."""
+        lakes, record = self._coordinator.board.lakes, self._coordinator.board.tables.get(table_id)
+        side = None if record is None else self._find_side(record.with_state)
+        if side is not None:
+            return side.lake_table, lakes(side.options.lake)
+        if recorded is None:
+            raise TableNotFound(table=f"of id {table_id}")
+        return recorded, lakes(lake)
 
 
 def _check_joined(side: LakeSide) -> None:
