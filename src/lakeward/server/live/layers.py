@@ -52,7 +52,8 @@ class LayerPlan:
 
 def plan_layers(layers: Sequence[Layer], tail: Mapping[Bucket, OffsetRange]) -> LayerPlan:
     """Pure. A layer that reaches beyond the tail goes with those above it, and a new layer replaces the top layers that
-    are no longer than it is: a tail of n offsets has about log2(n) layers, each row is written log2(n) times at most."""
+    are no longer than it is: a tail of n offsets has about log2(n) layers, and each row is written at most that
+    often."""
     stay = list(takewhile(lambda layer: _fits(layer, tail), layers))
     ranges = _above(stay, tail)
     while ranges and stay and stay[-1].length <= _length(ranges):
