@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.protocol.routes import API
+from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from tests.kit.serverprocess import ServerProcess
 from tests.server.conftest import StartServer
 
@@ -35,7 +36,7 @@ def test_a_folder_elsewhere_cannot_be_named_by_a_lake_snapshot(lake_server: Serv
     answer = httpx.post(
         f"{lake_server.url}{API}/tables/d.t/adopt",
         json={"descriptor": descriptor},
-        headers={"lakeward-protocol": "1.1"},
+        headers={PROTOCOL_HEADER: PROTOCOL},
         timeout=120,
     )
     assert answer.status_code == 400, answer.text

@@ -11,14 +11,15 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import InvalidRequest
 from lakeward.model import types as model
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 _CALL = re.compile(r"(year|month|day|hour)s?\s*\(\s*(`?)(.+?)\2\s*\)", re.IGNORECASE)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -33,6 +34,8 @@ class PartitionUnit(StrEnum):
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        import numpy as np
+
         return np.dtype({"year": "M8[Y]", "month": "M8[M]", "day": "M8[D]", "hour": "M8[h]"}[self])
 
     @property
@@ -41,6 +44,9 @@ class PartitionUnit(StrEnum):
 
     def numbers(self, values: pa.Array) -> np.ndarray:
         """Of dates or timestamps without a null; 0 is the one that 1970 began with."""
+        import numpy as np
+        import pyarrow as pa
+
         is_date = pa.types.is_date(values.type)
         ticks = values.cast(pa.int32() if is_date else pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
         per_hour = 0 if is_date else 3600 * _PER_SECOND[values.type.unit]
@@ -53,10 +59,14 @@ class PartitionUnit(StrEnum):
 
     def text(self, number: int) -> str:
         """Of the year, month, day or hour with this number."""
+        import numpy as np
+
         return str(np.array(number, np.int64).astype(self.dtype)).replace("T", "-")
 
     def number(self, text: str) -> int:
         """The inverse. Raises `InvalidRequest` for what is no such text; years are 0001 to 9999."""
+        import numpy as np
+
         if re.fullmatch(re.sub(r"\d", r"\\d", self.example), text):
             at_hour = text[:10] + "T" + text[11:] if self is PartitionUnit.HOUR else text
             try:
@@ -97,6 +107,9 @@ class PartitionKey:
 
     def texts(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """Null for a null."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if self.unit is None:
             return values if pa.types.is_string(values.type) else values.cast(pa.string())
         moments = values.combine_chunks()
@@ -115,6 +128,9 @@ class PartitionKey:
 
     def fact(self, text: str, kind: pa.DataType) -> pc.Expression:
         """What is true of the column in every row of a partition."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         field = pc.field(self.column)
         if self.unit is None:
             return field == pa.scalar(text).cast(kind)
@@ -124,6 +140,10 @@ class PartitionKey:
 
     def is_in(self, text: str, values: pa.Array) -> np.ndarray:
         """Which values lie in a partition."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if self.unit is None:
             same = pc.equal(values, pa.scalar(text).cast(values.type))
         else:
@@ -134,6 +154,9 @@ class PartitionKey:
 
     def _bounds(self, text: str, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
         """The first value and the one after the last; None where the type has no such value."""
+        import numpy as np
+        import pyarrow as pa
+
         assert self.unit is not None
         number = self.unit.number(text)
         ends = np.array([number, number + 1], np.int64).astype(self.unit.dtype)
