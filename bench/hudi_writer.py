@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.lake.hudi.plugin import open_lake
-from lakeward.lake.hudi.spark.bundle import SPARK, bundle_jar
+from lakeward.lake.hudi.sparkbundle import SPARK, bundle_jar
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite
 from lakeward_testing.scripted_log import ScriptedLog

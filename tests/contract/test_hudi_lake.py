@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.hudi.commit.reconcile import MARK
+from lakeward.lake.hudi.ground import MARK
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.model.ids import SnapshotId

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.lake.hudi.spark.bundle import SPARK, bundle_jar
+from lakeward.lake.hudi.sparkbundle import SPARK, bundle_jar
 from lakeward.tiering.job.session import SessionOptions, open_session
 
 collect_ignore_glob = [] if importlib.metadata.version("pyspark").startswith(f"{SPARK}.") else ["test_*.py"]

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.errors import LakeTableGone
-from lakeward.lake.conform import conform
 from lakeward.lake.core.catalog import CoreCatalog
 from lakeward.lake.core.change import RowFileChange
-from lakeward.lake.core.columns import fit_rows
+from lakeward.lake.core.columns import conform, fit_rows
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import BundleNotFound
-from lakeward.lake.hudi.spark.bundle import VARIABLE, bundle_jar, find_bundle
+from lakeward.lake.hudi.sparkbundle import VARIABLE, bundle_jar, find_bundle
 
 JAR = "hudi-spark3.5-bundle_2.12-1.2.0.jar"
 FAILING = "#!/bin/sh\necho '[ERROR] nobody answers' >&2\nexit 1\n"

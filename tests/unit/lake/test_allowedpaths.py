@@ -14,7 +14,7 @@ import pytest
 from lakeward.errors import LakePathRefused
 from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.lake.hudi.commit.landing import NOTE, undo_unfinished
+from lakeward.lake.hudi.landing import NOTE, undo_unfinished
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.storage import PaimonLakeStorage

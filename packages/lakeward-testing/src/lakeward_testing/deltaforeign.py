@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
 from lakeward.lake.delta.meta.actions import Action, AddFile, DeltaTableState
-from lakeward.lake.delta.meta.columns import file_schema, parse_schema_string, table_schema
 from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.delta.scan.rows import DeltaFileRows
-from lakeward.lake.delta.scan.stats import file_stats
+from lakeward.lake.delta.rows import DeltaFileRows
+from lakeward.lake.delta.stats import file_stats
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import BUCKET, OFFSET
 

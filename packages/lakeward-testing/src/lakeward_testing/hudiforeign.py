@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.meta.columns import META_COLUMNS, encode_columns, file_schema, to_avro_schema
 from lakeward.lake.hudi.meta.commitmeta import encode_metadata, write_stat
 from lakeward.lake.hudi.meta.properties import PRIMARY_KEY

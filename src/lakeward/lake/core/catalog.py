@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
+from lakeward.errors import InvalidAlter, InvalidTable, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
 from lakeward.lake.core.historylimit import new_history
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.reconcile import find_owner
-from lakeward.lake.owner import check_owner
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -175,3 +174,13 @@ def diff_columns(have: Sequence[Column], due: Sequence[Column]) -> list[str]:
     if not diff and list(types) != list(expected):
         diff.append(f"column order: lake {', '.join(types)}, wanted {', '.join(expected)}")
     return diff
+
+
+def check_owner(table: TableInfo, owner: TableId | str | None, *, has_snapshots: bool, adopt: bool) -> None:
+    """`owner`: as its newest commit of ours says. Raises `LakeNotEmpty`, `LakeForeign`."""
+    if not has_snapshots or owner == table.table_id:
+        return
+    if not adopt:
+        raise LakeNotEmpty(table=str(table.path))
+    if owner is not None:
+        raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)

@@ -14,7 +14,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.lake.core.log import G
 from lakeward.lake.core.reconcile import describe, load_base
 from lakeward.lake.core.table import LakeTable, PositionTable
-from lakeward.lake.filtercolumns import filter_columns
+from lakeward.lake.satisfiable import filter_columns
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import Offsets, OffsetSet

@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.lake.core.catalog import CoreCatalog
+from lakeward.lake.delta import lake_errors
+from lakeward.lake.delta.columns import parse_schema_string, to_schema_string
 from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.actions import Action, commit_info
-from lakeward.lake.delta.meta.columns import parse_schema_string, to_schema_string
-from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed, check_allowed

@@ -1,34 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one Delta table: read, deleted from by vectors, listed, deleted."""
+"""Files of one Delta table: read, deleted from by vectors, listed, deleted, rewritten."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
 from lakeward.lake.core.probe import probe_folder
+from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
+from lakeward.lake.delta import lake_errors
+from lakeward.lake.delta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.log import DeltaGround
 from lakeward.lake.delta.meta.actions import AddFile, DeltaTableState
-from lakeward.lake.delta.meta.columns import parse_schema_string, table_schema
-from lakeward.lake.delta.meta.described import add_of, deletes_of
-from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.delta.meta.vector import vector_path, write_vectors
-from lakeward.lake.delta.rewrite import DeltaRewrittenGroup
-from lakeward.lake.delta.scan.prune import prune
-from lakeward.lake.delta.scan.rows import DeltaFileRows
-from lakeward.lake.delta.writer import DeltaWriteHandle, DeltaWriteResult, is_round_folder, round_folder
+from lakeward.lake.delta.meta.vector import Vector, vector_path, write_vectors
+from lakeward.lake.delta.rows import DeltaFileRows
+from lakeward.lake.delta.stats import prune
+from lakeward.lake.delta.writer import (
+    DeltaLakeWriter,
+    DeltaWriteHandle,
+    DeltaWriteResult,
+    is_round_folder,
+    round_folder,
+)
+from lakeward.lake.ranks import RankTable
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.spi.lakefile import LakeFile, StoredFile
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model.schema import BUCKET
+from lakeward.protocol.packed import Packed
+from lakeward.spi.lakefile import LakeDelete, LakeFile, StoredFile
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 
 class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
@@ -160,3 +172,78 @@ class DeltaFiles(RowFiles[DeltaGround, AddFile]):
 
 def _rows(log: DeltaLog, schema: pa.Schema) -> DeltaFileRows:
     return DeltaFileRows(log.files, log.root, log.table, schema)
+
+
+_INLINE = "inline:"
+"""A vector that is in the log itself has no path."""
+
+_SAFE = "/:"
+
+
+def deletes_of(file: AddFile, root: str) -> tuple[LakeDelete, ...]:
+    vector = file.vector
+    if vector is None:
+        return ()
+    return (
+        LakeDelete(
+            path=vector_path(root, vector) or f"{_INLINE}{vector['pathOrInlineDv']}",
+            content="vector",
+            record_count=file.deleted,
+            sequence=file.vector_since,
+            content_offset=vector.get("offset"),
+            content_size=vector["sizeInBytes"],
+        ),
+    )
+
+
+def add_of(file: LakeFile) -> AddFile:
+    """What can be read again: its rows, its vector, its partition."""
+    values = dict(file.partition)
+    if file.bucket is not None:
+        values[BUCKET] = str(file.bucket.number)
+    vector = {"deletionVector": _vector(file.deletes[0])} if file.deletes else {}
+    return AddFile({"path": quote(file.path, _SAFE), "size": file.size_bytes, "partitionValues": values, **vector})
+
+
+def _vector(delete: LakeDelete) -> Vector:
+    is_inline = delete.path.startswith(_INLINE)
+    return {
+        "storageType": "i" if is_inline else "p",
+        "pathOrInlineDv": delete.path.removeprefix(_INLINE) if is_inline else quote(delete.path, _SAFE),
+        "offset": delete.content_offset,
+        "sizeInBytes": delete.content_size,
+        "cardinality": delete.record_count,
+    }
+
+
+@dataclass(frozen=True)
+class DeltaRewrittenGroup(Packed):
+    """`result` None: no row of the group was alive."""
+
+    packed_as: ClassVar = ("delta-rewrite", 1)
+
+    result: DeltaWriteResult | None
+    ranks: tuple[RankTable, ...]
+
+    @property
+    def files(self) -> list[AddFile]:
+        return [] if self.result is None else self.result.files
+
+
+def rewrite(storage: TableFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+    handle = DeltaWriteHandle.from_bytes(task.handle)
+    schema = table_schema(parse_schema_string(handle.schema))
+    rows = DeltaFileRows(storage, handle.root, str(task.table.path), schema)
+
+    def read(file: LakeFile) -> tuple[OffsetSet, Iterator[pa.Table]]:
+        add = add_of(file)
+        return rows.deleted(add), (live for _, live in rows.live(add, schema.names))
+
+    def write(live: pa.Table | None, ranks: Sequence[RankTable]) -> NewFiles:
+        data = None if live is None else write_rows(task, live, lambda t: DeltaLakeWriter(storage, t))
+        result = None if data is None else DeltaWriteResult.from_bytes(data)
+        group = DeltaRewrittenGroup(result, tuple(ranks))
+        count, size = sum(f.records or 0 for f in group.files), sum(f.size_bytes for f in group.files)
+        return NewFiles(group.to_bytes(), count, size)
+
+    return rewrite_group(task, is_due, read, write)

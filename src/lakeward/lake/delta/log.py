@@ -16,6 +16,7 @@ from lakeward.lake.core.change import ChangeKind, RowFileChange
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import HeadMoved, SnapshotLog, VersionRequest
+from lakeward.lake.delta.columns import table_schema
 from lakeward.lake.delta.meta.actions import (
     EXPIRED_KEY,
     VERSION_KEY,
@@ -28,11 +29,10 @@ from lakeward.lake.delta.meta.actions import (
     key_of,
     say,
 )
-from lakeward.lake.delta.meta.columns import table_schema
 from lakeward.lake.delta.meta.features import features_due
 from lakeward.lake.delta.meta.log import DeltaLog, Listing
 from lakeward.lake.delta.meta.vector import vector_path
-from lakeward.lake.delta.scan.rows import DeltaFileRows
+from lakeward.lake.delta.rows import DeltaFileRows
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase

@@ -11,11 +11,9 @@ from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locatio
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
-from lakeward.lake.delta.files import DeltaFiles
+from lakeward.lake.delta.files import DeltaFiles, rewrite
 from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
-from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.delta.meta.logcache import LogCache
-from lakeward.lake.delta.rewrite import rewrite
+from lakeward.lake.delta.meta.log import DeltaLog, LogCache
 from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.s3files import files_at

@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.codec import choose_codec
-from lakeward.lake.conform import conform
+from lakeward.lake.core.columns import conform
+from lakeward.lake.delta import lake_errors
+from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
 from lakeward.lake.delta.meta.actions import WHOLE, AddFile
-from lakeward.lake.delta.meta.columns import file_schema, parse_schema_string, table_schema
-from lakeward.lake.delta.meta.failures import lake_errors
-from lakeward.lake.delta.scan.stats import file_stats
-from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.delta.stats import file_stats
+from lakeward.lake.dictionaries import choose_codec, dictionary_columns
 from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import partition_values

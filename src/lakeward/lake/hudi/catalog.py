@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, UnsupportedType
+from lakeward.lake.core.catalog import check_owner
 from lakeward.lake.core.historylimit import new_history
 from lakeward.lake.given import ANY, HISTORY, NUMBER, check_allowed
-from lakeward.lake.hudi.commit.landing import make_folders
-from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi import lake_errors
+from lakeward.lake.hudi.ground import HudiGround
+from lakeward.lake.hudi.landing import make_folders
 from lakeward.lake.hudi.meta.columns import (
     NAMES,
     RESERVED,
@@ -20,7 +22,6 @@ from lakeward.lake.hudi.meta.columns import (
     to_avro_schema,
     to_avro_type,
 )
-from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.properties import (
     COLUMNS_KEY,
     DOWNGRADE,
@@ -34,7 +35,6 @@ from lakeward.lake.hudi.meta.properties import (
     wrong_properties,
 )
 from lakeward.lake.hudi.meta.table import HudiTable
-from lakeward.lake.owner import check_owner
 from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import check_warehouse

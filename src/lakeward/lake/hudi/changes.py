@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from lakeward.errors import CommitConflict, LakeSchemaBroken
 from lakeward.lake.core.change import ChangeKind, Changes, CommitChange, RoundWork, WholeGroup
-from lakeward.lake.hudi.commit.foreignrows import find_foreign_rows, foreign_files
-from lakeward.lake.hudi.commit.landing import COMPACTION
-from lakeward.lake.hudi.commit.reconcile import HudiGround
-from lakeward.lake.hudi.commit.restore import write_restored
+from lakeward.lake.hudi import lake_errors
+from lakeward.lake.hudi.foreignrows import find_foreign_rows, foreign_files, write_restored
+from lakeward.lake.hudi.ground import HudiGround
+from lakeward.lake.hudi.landing import COMPACTION
 from lakeward.lake.hudi.meta.columns import encode_columns, file_schema, to_avro_schema
-from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.properties import record_key_fields, spell_properties, wrong_properties
 from lakeward.lake.hudi.meta.slices import GroupId, SeenFile
 from lakeward.lake.hudi.meta.table import HudiTable

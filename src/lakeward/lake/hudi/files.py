@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from lakeward.lake.core.files import StoredFiles
 from lakeward.lake.core.probe import probe_folder
+from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.changes import handle_of
-from lakeward.lake.hudi.commit.reconcile import HudiGround
-from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.model.ids import RoundId
 from lakeward.model.table import TableInfo

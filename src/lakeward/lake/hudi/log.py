@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.hudi.changes import HudiChange
-from lakeward.lake.hudi.commit.expiry import plan_archive, protected
-from lakeward.lake.hudi.commit.landing import NewInstant, head_name, land, undo_unfinished
-from lakeward.lake.hudi.commit.reconcile import INSTANT_KEY, HudiGround
+from lakeward.lake.hudi.ground import INSTANT_KEY, HudiGround
+from lakeward.lake.hudi.landing import NewInstant, head_name, land, undo_unfinished
 from lakeward.lake.hudi.meta.columns import to_avro_schema
 from lakeward.lake.hudi.meta.slices import SeenFile
 from lakeward.lake.hudi.meta.table import HudiTable
@@ -147,3 +146,32 @@ def _log_snapshot(ground: HudiGround, instant: HudiInstant) -> LogSnapshot:
         sequence=int(instant.completed),
         keys=ground.keys_of(instant),
     )
+
+
+KEPT_INSTANTS = 30
+"""As Hudi's own archive leaves by default."""
+
+
+def protected(ground: HudiGround) -> set[str]:
+    """The head, our newest, and what foreign commits came since: the next round looks for their rows."""
+    head, newest = ground.timeline.head, ground.newest_ours().get(INSTANT_KEY)
+    kept = {i.requested for i in ground.since_ours()}
+    return kept | {v for v in (None if head is None else head.requested, newest) if v}
+
+
+def plan_archive(ground: HudiGround, expired: Set[str], keep: int = KEPT_INSTANTS) -> list[HudiInstant]:
+    """The oldest instants that nobody asks for any more. All that is older than the timeline's first instant counts as
+    completed: so none goes that was asked for after one that stays."""
+    timeline, kept = ground.timeline, protected(ground)
+    going: list[HudiInstant] = []
+    for instant in timeline.instants[: max(0, len(timeline.instants) - keep)]:
+        is_snapshot = instant in timeline.snapshots
+        if instant.requested in kept or (is_snapshot and instant.requested not in expired):
+            break
+        going.append(instant)
+    while going:
+        left = [i.requested for i in timeline.instants[len(going) :]]
+        if max(i.requested for i in going) < min((*left, *timeline.pending), default=""):
+            return going
+        going.pop()
+    return []

@@ -12,8 +12,8 @@ from lakeward.lake.core.storage import CoreStorage
 from lakeward.lake.core.table import LakeTable
 from lakeward.lake.hudi.catalog import HudiLakeCatalog
 from lakeward.lake.hudi.changes import HudiChanges
-from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.files import HudiFiles
+from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.log import HudiSnapshotLog
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.reader import HudiLakeReader

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from lakeward.errors import InvalidRequest
 from lakeward.lake.core.reader import CoreReader
 from lakeward.lake.core.table import LakeTable
-from lakeward.lake.filtercolumns import filter_columns
-from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.meta.columns import stored_schema, table_schema
 from lakeward.lake.hudi.meta.properties import parse_partition_path
 from lakeward.lake.hudi.meta.slices import GroupId, SeenFile, merge_order
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import HudiRows, base_facts, log_bounds
+from lakeward.lake.satisfiable import filter_columns
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet

@@ -13,9 +13,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakeward.lake.encoding import settled
-from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi import lake_errors
+from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.meta.columns import FILE_NAME, decode_columns, file_schema
-from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, SeenFile, base_name, merge_order, new_file_id
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import BATCH_ROWS, HudiRows, by_group

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from lakeward.bucketing import find_ambiguous
 from lakeward.errors import InvalidRequest
-from lakeward.lake.codec import choose_codec
-from lakeward.lake.conform import conform
-from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.core.columns import conform
+from lakeward.lake.dictionaries import choose_codec, dictionary_columns
 from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.meta.columns import (
     META_COLUMNS,
     RECORD_KEY,
@@ -30,7 +30,6 @@ from lakeward.lake.hudi.meta.columns import (
     file_schema,
     stored_schema,
 )
-from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.properties import partition_path
 from lakeward.lake.hudi.meta.slices import base_name, log_name, new_file_id
 from lakeward.lake.hudi.scan.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes

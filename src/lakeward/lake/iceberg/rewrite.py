@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from lakeward.lake.address import fill_address
+from lakeward.lake.core.columns import fill_address
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.lineage import fill_lineage, with_lineage
 from lakeward.lake.iceberg.datafile.location import is_ours

@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
 from lakeward.errors import LakeSchemaBroken
-from lakeward.lake.address import SYSTEM
+from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
 from lakeward.lake.iceberg.datafile.handle import WriteHandle

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeward.lake.core.catalog import CoreCatalog
 from lakeward.lake.given import HISTORY, NUMBER, check_allowed
+from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import (
     check_columns,
     parse_columns,
@@ -18,7 +19,6 @@ from lakeward.lake.lance.columns import (
     table_schema,
     to_lance_field,
 )
-from lakeward.lake.lance.failures import lake_errors
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY

@@ -1,35 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one Lance table: written fragments, deletion files, listing, deleting."""
+"""Files of one Lance table: written fragments, deletion files, listing, deleting, rewriting."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import lance
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
+from lakeward.errors import LakeUnavailable
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
 from lakeward.lake.core.probe import probe_folder
+from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
+from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import parse_columns
 from lakeward.lake.lance.datafile import PREFIX, is_ours, read_offsets, round_prefix
 from lakeward.lake.lance.deletions import is_deletion_of, load_deletions, write_deletions
-from lakeward.lake.lance.failures import lake_errors
 from lakeward.lake.lance.log import LanceGround
-from lakeward.lake.lance.rewrite import LanceRewrittenGroup
 from lakeward.lake.lance.rows import LanceRows
 from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragments_of
-from lakeward.lake.lance.writer import LanceWriteHandle, LanceWriteResult
+from lakeward.lake.lance.writer import LanceLakeWriter, LanceWriteHandle, LanceWriteResult
+from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import sync
 from lakeward.model.arrow import to_arrow_field
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
+from lakeward.protocol.packed import Packed
 from lakeward.spi.lakefile import LakeFile, StoredFile
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
 from lakeward.spi.snapshotkeys import REWRITE_KEY
 
 
@@ -129,3 +133,45 @@ class LanceFiles(RowFiles[LanceGround, Any]):
         with lake_errors(self._table.name, "write and delete a probe file of"):
             probe_folder(self._table.files, self._table.root)
         return True
+
+
+@dataclass(frozen=True)
+class LanceRewrittenGroup(Packed):
+    """`version`: the one that was read. `result` None: no row of the group was alive."""
+
+    packed_as: ClassVar = ("lance-rewrite", 1)
+
+    version: int
+    result: LanceWriteResult | None
+    ranks: tuple[RankTable, ...]
+
+    @property
+    def fragments(self) -> list[Any]:
+        return [] if self.result is None else self.result.fragments
+
+
+def rewrite(table: LanceTable, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+    """Deletes of the version that the rewrite was begun on are applied."""
+    handle = LanceWriteHandle.from_bytes(task.handle)
+    version, rows, by_path = handle.version, None, dict[str, Any]()
+    if not task.group.is_dropped:
+        version = version if version in table.versions() else table.newest()
+        rows = LanceRows(table, table.open(version), task.table.descriptor.partitioning)
+        by_path = {rows.path(f): f for f in rows.files}
+    since = max((f.sequence for f in task.group.files), default=0)
+
+    def read(file: LakeFile) -> tuple[OffsetSet, Iterator[pa.Table]]:
+        if rows is None or file.path not in by_path:
+            raise LakeUnavailable(lake="lance", what=f"rewrite {table.name}", reason=f"{file.path} has left the table")
+        fragment = by_path[file.path]
+        return rows.deleted(fragment), rows.live(fragment, handle.arrow_schema)
+
+    def write(live: pa.Table | None, ranks: Sequence[RankTable]) -> NewFiles:
+        options = table.storage_options
+        data = None if live is None else write_rows(task, live, lambda t: LanceLakeWriter(t, options, since))
+        group = LanceRewrittenGroup(version, None if data is None else LanceWriteResult.from_bytes(data), tuple(ranks))
+        count = sum(f.physical_rows for f in group.fragments)
+        size = sum(f.files[0].file_size_bytes or 0 for f in group.fragments)
+        return NewFiles(group.to_bytes(), count, size)
+
+    return rewrite_group(task, is_due, read, write)

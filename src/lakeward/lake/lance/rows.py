@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.errors import LakeUnreadable
 from lakeward.lake.core.columns import fit_rows
 from lakeward.lake.core.files import SnapshotFiles
+from lakeward.lake.lance import is_missing, lake_errors
 from lakeward.lake.lance.datafile import FileFacts, is_ours, load_facts, read_offsets
 from lakeward.lake.lance.deletions import load_deletions
-from lakeward.lake.lance.failures import lake_errors, row_errors
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
@@ -141,7 +143,7 @@ class LanceRows(SnapshotFiles[Any]):
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=there, with_row_address=True, batch_size=BATCH_ROWS
         )
-        with row_errors(self._table.name):
+        with _row_errors(self._table.name):
             for batch in scanner.to_batches():
                 yield fit_rows(pa.table(batch), schema)
 
@@ -156,7 +158,7 @@ class LanceRows(SnapshotFiles[Any]):
             batch_size=BATCH_ROWS,
             scan_in_order=True,
         )
-        with row_errors(self._table.name):
+        with _row_errors(self._table.name):
             for batch in scanner.to_batches():
                 yield fit_rows(pa.table(batch), schema)
 
@@ -164,5 +166,17 @@ class LanceRows(SnapshotFiles[Any]):
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=list(columns), with_row_id=True, include_deleted_rows=True
         )
-        with row_errors(self._table.name):
+        with _row_errors(self._table.name):
             return scanner.to_table().select(list(columns))
+
+
+@contextmanager
+def _row_errors(table: str) -> Iterator[None]:
+    """Inside, rows are read. Some nested values the library has written and cannot read: `LakeUnreadable`."""
+    with lake_errors(table, "read rows of"):
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if is_missing(error):
+                raise
+            raise LakeUnreadable(lake="lance", table=table, reason=str(error)[:300]) from error

@@ -10,9 +10,8 @@ from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locatio
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.lance.catalog import LanceLakeCatalog
-from lakeward.lake.lance.files import LanceFiles
+from lakeward.lake.lance.files import LanceFiles, rewrite
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
-from lakeward.lake.lance.rewrite import rewrite
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
 from lakeward.lake.metadatabounds import MetadataBounds

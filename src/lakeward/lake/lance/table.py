@@ -7,18 +7,20 @@ on to another head; the manifest that comes out is put under its name in the tab
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import lance
 
 from lakeward.errors import LakeError, LakePathRefused, SnapshotGone
-from lakeward.lake.lance.failures import is_missing, lake_errors
-from lakeward.lake.lance.tags import LanceTags
+from lakeward.lake.lance import is_missing, lake_errors
 from lakeward.lake.lance.versions import LanceVersion
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import missing_table
@@ -233,3 +235,49 @@ def _paths(root: str, dataset: lance.LanceDataset) -> Iterator[str]:
         yield from (f"{root}/{DATA}/{file.path}" for file in fragment.files)
         if fragment.deletion_file is not None:
             yield f"{root}/{fragment.deletion_file.path(fragment.id)}"
+
+
+_FOLDER, _SUFFIX = "_refs/tags", ".json"
+
+
+@dataclass(frozen=True)
+class LanceTags:
+    files: TableFiles
+    root: str
+    table: str
+    """Its name, for messages."""
+
+    def versions(self) -> dict[str, int | None]:
+        """The version of each tag; None where its file is broken."""
+        with lake_errors(self.table, "list tags of"):
+            names = self.files.names(f"{self.root}/{_FOLDER}")
+        tags = [n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.startswith(".")]
+        return {tag: None if (body := self._load(tag)) is None else body["version"] for tag in tags}
+
+    def put(self, tag: str, version: int, manifest_bytes: int) -> None:
+        """Replaces what the tag named before, and a broken file. Calling it twice is safe."""
+        old = self._load(tag) or {}
+        if old.get("version") == version and old["manifestSize"] == manifest_bytes:
+            return
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        new = {"branch": None, "version": version, "updatedAt": now, "manifestSize": manifest_bytes}
+        body = {"createdAt": now, "metadata": {}, **old, **new}
+        with lake_errors(self.table, "tag a version of"):
+            self.files.put(self.path(tag), json.dumps(body, indent=2))
+
+    def delete(self, tag: str) -> None:
+        with lake_errors(self.table, "delete a tag of"):
+            self.files.delete(self.path(tag))
+
+    def path(self, tag: str) -> str:
+        return f"{self.root}/{_FOLDER}/{tag}{_SUFFIX}"
+
+    def _load(self, tag: str) -> Mapping[str, Any] | None:
+        with lake_errors(self.table, "read a tag of"):
+            data = self.files.read_bytes(self.path(tag))
+        try:
+            body = json.loads(data or b"")
+        except ValueError:  # also bytes that are not UTF-8
+            return None
+        is_whole = isinstance(body, dict) and all(type(body.get(k)) is int for k in ("version", "manifestSize"))
+        return body if is_whole else None

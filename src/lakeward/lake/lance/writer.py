@@ -14,11 +14,11 @@ import pyarrow as pa
 from lance.file import LanceFileWriter
 from lance.fragment import FragmentMetadata
 
-from lakeward.lake.conform import conform
+from lakeward.lake.core.columns import conform
 from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import leaf_ids
 from lakeward.lake.lance.datafile import FACTS_KEY, FileFacts, round_prefix
-from lakeward.lake.lance.failures import lake_errors
 from lakeward.lake.lance.table import DATA
 from lakeward.lake.tablefiles import sync
 from lakeward.model.bucket import partition_values

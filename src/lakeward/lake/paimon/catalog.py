@@ -13,7 +13,7 @@ from pypaimon.schema.schema_change import Move, MoveType, SchemaChange
 from pypaimon.schema.schema_manager import SchemaManager
 
 from lakeward.errors import InvalidAlter, LakeMismatch
-from lakeward.lake.owner import check_owner
+from lakeward.lake.core.catalog import check_owner
 from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
 from lakeward.lake.paimon.meta.given import FIXED_OPTIONS, check_given
 from lakeward.lake.paimon.meta.history import PaimonHistory

@@ -11,8 +11,12 @@ from typing import Any
 from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
 from lakeward.lake.core.change import ChangeKind, Changes, CommitChange, RoundWork, WholeGroup
-from lakeward.lake.paimon.commit.foreignrows import find_foreign_rows, find_stale, foreign_files
-from lakeward.lake.paimon.commit.newsnapshot import (
+from lakeward.lake.paimon.foreignrows import find_foreign_rows, find_stale, foreign_files
+from lakeward.lake.paimon.meta.connection import lake_errors
+from lakeward.lake.paimon.meta.history import PaimonHistory, is_managed
+from lakeward.lake.paimon.meta.manifests import ADD, Manifests
+from lakeward.lake.paimon.meta.mapping import check_options
+from lakeward.lake.paimon.newsnapshot import (
     APPEND,
     COMPACT,
     OVERWRITE,
@@ -21,10 +25,6 @@ from lakeward.lake.paimon.commit.newsnapshot import (
     beside,
     removed,
 )
-from lakeward.lake.paimon.meta.connection import lake_errors
-from lakeward.lake.paimon.meta.history import PaimonHistory, is_managed
-from lakeward.lake.paimon.meta.manifests import ADD, Manifests
-from lakeward.lake.paimon.meta.mapping import check_options
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
 from lakeward.lake.paimon.writer import RESULT_KIND, VERSION
 from lakeward.model.ids import RoundId, SnapshotId

@@ -15,8 +15,8 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
-from lakeward.lake.address import fill_address
-from lakeward.lake.codec import gzip_level
+from lakeward.lake.core.columns import fill_address
+from lakeward.lake.dictionaries import gzip_level
 from lakeward.lake.encoding import settled
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.manifests import Entry

@@ -12,7 +12,7 @@ from lakeward.lake.core.probe import probe_folder
 from lakeward.lake.paimon.changes import PaimonGround
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import table_folder
-from lakeward.lake.paimon.meta.names import has_prefix, is_ours, round_prefix
+from lakeward.lake.paimon.meta.layout import has_prefix, is_ours, round_prefix
 from lakeward.lake.paimon.writer import HANDLE_KIND, VERSION
 from lakeward.lake.s3files import files_of
 from lakeward.model.ids import RoundId

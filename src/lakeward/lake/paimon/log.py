@@ -20,11 +20,10 @@ from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit, new_history
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.paimon.changes import PaimonChange, PaimonGround
-from lakeward.lake.paimon.commit.catalogcommit import describe, hand_over
-from lakeward.lake.paimon.commit.newsnapshot import NewSnapshot
-from lakeward.lake.paimon.commit.snapshotfile import create, mark, put_tag
+from lakeward.lake.paimon.landing import create, describe, hand_over, mark, put_tag
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, snapshot_path, tag_path
+from lakeward.lake.paimon.newsnapshot import NewSnapshot
 from lakeward.lake.paimon.writer import VERSION
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point

@@ -14,10 +14,9 @@ from pypaimon.read.split import DataSplit
 from pypaimon.schema.data_types import PyarrowFieldParser
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.address import SYSTEM, fill_address
+from lakeward.lake.core.columns import SYSTEM, fill_address
 from lakeward.lake.core.reader import CoreReader
 from lakeward.lake.core.table import LakeTable
-from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.paimon.changes import PaimonGround
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
@@ -26,6 +25,7 @@ from lakeward.lake.paimon.meta.manifests import Entry, Manifests
 from lakeward.lake.paimon.meta.mapping import is_in_nanoseconds
 from lakeward.lake.paimon.scan.keyscan import KeyScan, scan_merged
 from lakeward.lake.paimon.scan.placing import place_files
+from lakeward.lake.satisfiable import filter_columns
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId

@@ -13,12 +13,11 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
-from lakeward.lake.address import SYSTEM
+from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.meta.layout import data_prefix, is_clean
+from lakeward.lake.paimon.meta.layout import data_prefix, is_clean, name_of
 from lakeward.lake.paimon.meta.mapping import check_options
-from lakeward.lake.paimon.meta.names import name_of
 from lakeward.lake.tablefiles import plain_path, sync
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point

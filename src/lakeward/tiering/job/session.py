@@ -18,8 +18,7 @@ from typing import Any
 from lakeward.config.java import Java, use_java
 from lakeward.config.secrets import SENSITIVE_NAMES
 from lakeward.errors import SparkUnsupported, UnsafeLake
-from lakeward.lake.hudi.spark.bundle import bundle_jar
-from lakeward.lake.hudi.spark.sparkconf import EXTENSIONS, JARS, POOL, check_spark, spark_conf
+from lakeward.lake.hudi.sparkbundle import EXTENSIONS, JARS, POOL, bundle_jar, check_spark, spark_conf
 from lakeward.tiering.job.classarchive import ClassArchive, find_archive
 from lakeward.tiering.task.preload import PRELOAD_ENV
 

@@ -8,8 +8,7 @@ import shutil
 import pytest
 
 from lakeward.errors import LakeTableGone
-from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.delta.meta.logcache import LogCache
+from lakeward.lake.delta.meta.log import DeltaLog, LogCache
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward_testing.deltaforeign import DeltaForeignEngine

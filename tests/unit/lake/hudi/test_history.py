@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import FaultInjected
-from lakeward.lake.hudi.commit import expiry
-from lakeward.lake.hudi.commit.expiry import KEPT_INSTANTS, plan_archive
-from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.ground import HudiGround
+from lakeward.lake.hudi.log import KEPT_INSTANTS, plan_archive, protected
 from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, load_completions
 from lakeward.lake.hudi.plugin import open_lake
 from lakeward.lake.tablefiles import LocalFiles
@@ -61,7 +60,7 @@ def test_a_long_life_leaves_a_short_timeline(tmp_path: Path, pk: bool) -> None:
     assert len(going) < len(ground.timeline.instants)
     table.archive(going)
     assert lake_rows(lake, log.table) == log.expected(log.ends())
-    assert expiry.protected(HudiGround.load(table)) == expiry.protected(ground)
+    assert protected(HudiGround.load(table)) == protected(ground)
 
 
 def test_upkeep_that_ends_before_its_archive_is_done_by_the_next(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.lake.paimon.commit.manifestmerge import plan_merge
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.manifests import Manifests
+from lakeward.lake.paimon.newsnapshot import plan_merge
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage

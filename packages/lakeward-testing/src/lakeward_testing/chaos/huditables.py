@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakeward.errors import LakewardError
-from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.model.table import TablePath
 from lakeward_testing.chaos.commitwatch import CommitWatch

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 from lakeward.cli.output import counted
-from lakeward.lake.hudi.spark.bundle import SPARK
-from lakeward.lake.hudi.spark.sparkconf import POOL
+from lakeward.lake.hudi.sparkbundle import POOL, SPARK
 from lakeward.protocol.views import JobStatus
 
 SILENT_BEATS = 10

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from lakeward.lake.delta.meta.actions import Action, DeltaTableState
-from lakeward.lake.delta.meta.columns import has_time_without_zone
 
 _VECTORS, _DOMAIN, _TIME = "deletionVectors", "domainMetadata", "timestampNtz"
+_TIME_TYPE = '"timestamp_ntz"'
 _NOT_NULL = "invariants"
 """Delta's own code refuses a table that has columns which are never null, as ours have, and does not name it."""
 
@@ -35,7 +35,7 @@ def why_not(lake_key: str) -> str | None:
 
 def protocol_of(schema_string: str, *, has_vectors: bool) -> Action:
     """Readers of a table without vectors, and without times that have no zone, need know nothing new."""
-    shared = [*([_VECTORS] if has_vectors else []), *([_TIME] if has_time_without_zone(schema_string) else [])]
+    shared = [*([_VECTORS] if has_vectors else []), *([_TIME] if _TIME_TYPE in schema_string else [])]
     protocol: Action = {"minReaderVersion": 3 if shared else 1, "minWriterVersion": 7}
     if shared:
         protocol["readerFeatures"] = shared

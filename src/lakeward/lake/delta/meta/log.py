@@ -7,15 +7,16 @@ import json
 import os
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from lakeward.errors import LakeSchemaBroken, LakeTampered, LakewardError, SnapshotGone
+from lakeward.lake.delta import lake_errors
 from lakeward.lake.delta.meta.actions import Action, DeltaTableState, LogEntry
 from lakeward.lake.delta.meta.checkpoint import read_checkpoint, write_checkpoint
-from lakeward.lake.delta.meta.failures import lake_errors
-from lakeward.lake.delta.meta.logcache import LogCache
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import SnapshotId
@@ -198,3 +199,46 @@ class DeltaLog:
             raise LakeSchemaBroken(table=self.table, diff=diff)
         if "domainMetadata" not in features:
             raise LakeSchemaBroken(table=self.table, diff="it has not the table feature domainMetadata")
+
+
+_ENTRIES = 20_000
+"""About 2 kB each, without the files that they name."""
+
+_STATES = 4
+"""The newest, and those that readers are pinned to. They share their files."""
+
+T = TypeVar("T")
+
+
+class LogCache:
+    """Safe to use from several threads: what is asked for twice is read twice at the worst."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._entries, self._states = OrderedDict[int, LogEntry](), OrderedDict[int, DeltaTableState]()
+        self.stamp: tuple[int, str] | None = None
+        """The newest version that was read, and its file's stamp: with another one there, this is another table."""
+
+    def find_entry(self, version: int) -> LogEntry | None:
+        return self._entries.get(version)
+
+    def keep_entry(self, entry: LogEntry) -> None:
+        _keep(self._entries, entry.version, entry, _ENTRIES)
+
+    def find_state(self, wanted: int) -> DeltaTableState | None:
+        """The newest that is not after it."""
+        return max((s for v, s in list(self._states.items()) if v <= wanted), key=lambda s: s.version, default=None)
+
+    def keep_state(self, state: DeltaTableState, stamp: str | None) -> None:
+        _keep(self._states, state.version, state, _STATES)
+        if stamp is not None and (self.stamp is None or state.version > self.stamp[0]):
+            self.stamp = state.version, stamp
+
+
+def _keep(kept: OrderedDict[int, T], version: int, value: T, most: int) -> None:
+    kept[version] = value
+    kept.move_to_end(version)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from lakeward.errors import LakeTampered
+from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.meta.columns import decode_columns
-from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, put_over
 from lakeward.lake.hudi.meta.properties import COLUMNS_KEY, METADATA_KEYS, format_properties, parse_properties
 from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, list_data

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward.errors import LakeTampered
+from lakeward.lake.core.columns import keep_rows
+from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.meta.columns import RECORD_KEY
-from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.slices import GroupId, HudiFile
 from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, LOG_FILE_BYTES, PARQUET_ROWS, read_blocks
-from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.nestednulls import cast_values
 from lakeward.model.offsets import OffsetRange

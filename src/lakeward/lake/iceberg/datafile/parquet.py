@@ -20,8 +20,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
-from lakeward.lake.codec import gzip_level
-from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.dictionaries import dictionary_columns, gzip_level
 from lakeward.lake.iceberg.datafile.durable import sync_files
 
 _PLAIN_BYTES = 65_536

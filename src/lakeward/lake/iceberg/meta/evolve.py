@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate, TableUpdate
 
 from lakeward.errors import InvalidAlter, LakeMismatch
-from lakeward.lake.address import SYSTEM
+from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.iceberg.meta.columnids import find_field_ids, find_past_field, recorded_ids, spell_field_ids
 from lakeward.lake.iceberg.meta.types import spell_type, to_iceberg_type
 from lakeward.model.schema import Column

@@ -4,7 +4,7 @@ them from 1.0 on.
 
 In a clean table a file's bucket and its first and last offset stand among its bounds in the manifest, under ids that no
 column has: every engine meets such bounds wherever a column was dropped, and passes them over. So nobody opens a file
-to learn where its rows come from (`lakeward.lake.address` says how rows get their own).
+to learn where its rows come from (`lakeward.lake.core.columns` says how rows get their own).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, TimestamptzType
 
-from lakeward.lake.address import SYSTEM
+from lakeward.lake.core.columns import SYSTEM
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 
 _BUCKET = NestedField(2147480001, BUCKET, IntegerType(), required=False)

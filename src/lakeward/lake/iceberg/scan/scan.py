@@ -15,8 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.bucketing import assign_buckets
 from lakeward.errors import InvalidRequest
-from lakeward.lake.address import fill_address
-from lakeward.lake.filtercolumns import filter_columns
+from lakeward.lake.core.columns import fill_address
 from lakeward.lake.iceberg.datafile.location import is_local
 from lakeward.lake.iceberg.meta.layout import is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
@@ -26,6 +25,7 @@ from lakeward.lake.iceberg.scan.project import decode, ids_by_name, keep_rows, p
 from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.readahead import read_ahead
+from lakeward.lake.satisfiable import filter_columns
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two layouts of a lake table: with the system columns, or *clean*, with the user's columns alone, as Fluss makes
-them from 1.0 on.
+"""Names of our files, and the two layouts of a lake table: with the system columns, or *clean*, with the user's columns
+alone, as Fluss makes them from 1.0 on.
 
-A clean log table's file of ours says its bucket in its name, `data-lw-ROUND-bNUMBER-...`, and its first and last offset
-as the sequence numbers of its manifest entry. Paimon itself counts the rows of a bucket so, from 0 on: whoever writes
-after us goes on with the next offset. Rows of a clean PK table have no offsets: of a key the highest sequence number
-counts.
+Each name says its round after its kind: `data-lw-ROUND-...`, `manifest-list-lw-ROUND-...`. A clean log table's file of
+ours says its bucket in its name, `data-lw-ROUND-bNUMBER-...`, and its first and last offset as the sequence numbers of
+its manifest entry. Paimon itself counts the rows of a bucket so, from 0 on: a writer after us continues with the next
+offset. Rows of a clean PK table have no offsets: of a key the highest sequence number counts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakeward.lake.address import SYSTEM
-from lakeward.lake.paimon.meta.names import name_of
+from lakeward.lake.core.columns import SYSTEM
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetRange
 
@@ -38,3 +37,23 @@ def find_address(file: Any) -> tuple[int, OffsetRange] | None:
     if named is None:
         return None
     return int(named[1]), OffsetRange(int(file.min_sequence_number), int(file.max_sequence_number) + 1)
+
+
+MARK = "-lw-"
+
+
+def round_prefix(folder: str, round_id: RoundId) -> str:
+    """For an intent; `has_prefix` tells a file by it."""
+    return f"{folder}/lw-{round_id}-"
+
+
+def name_of(kind: str, round_id: RoundId) -> str:
+    return f"{kind}{MARK}{round_id}-"
+
+
+def has_prefix(name: str, prefix: str) -> bool:
+    return f"-{prefix.rpartition('/')[2]}" in name
+
+
+def is_ours(name: str) -> bool:
+    return MARK in name

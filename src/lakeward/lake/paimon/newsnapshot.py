@@ -16,10 +16,9 @@ from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.snapshot import snapshot as pai
 from pypaimon.table.row.generic_row import GenericRow
 
-from lakeward.lake.paimon.commit.manifestmerge import plan_merge
 from lakeward.lake.paimon.meta.history import PaimonSnapshot
+from lakeward.lake.paimon.meta.layout import name_of
 from lakeward.lake.paimon.meta.manifests import ADD, DELETE, Entry, Manifests
-from lakeward.lake.paimon.meta.names import name_of
 from lakeward.lake.paimon.writer import IDENTIFIER
 from lakeward.lake.tablefiles import sync
 from lakeward.model.faults import fault_point
@@ -122,3 +121,28 @@ def beside(entry: Entry, kind: int, file: Any) -> Any:
 
 def removed(entry: Entry) -> Any:
     return beside(entry, DELETE, entry.file)
+
+
+FAN_IN = 8
+
+
+def plan_merge(entries: Sequence[int], fan_in: int = FAN_IN) -> int:
+    """`entries` of each manifest, oldest first -> index of the first one of those that become one, to the last;
+    `len(entries)`: none do.
+
+    A manifest's class is the power of the fan-in that its entries reach. The youngest are merged once together they
+    reach a class above each of them: every merge lifts every entry it writes, so an entry is written as often as there
+    are classes."""
+    start, classes = len(entries), [_class(n, fan_in) for n in entries]
+    for power in sorted(set(classes)):
+        first = next((at + 1 for at in reversed(range(len(classes))) if classes[at] > power), 0)
+        if len(entries) - first > 1 and sum(entries[first:]) >= fan_in ** (power + 1):
+            start = first
+    return start
+
+
+def _class(entries: int, fan_in: int) -> int:
+    power = 0
+    while fan_in ** (power + 1) <= entries:
+        power += 1
+    return power

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that others put into a PK table since our newest round: no changelog has them. By key the rows that were there
-before are found again, and written once more over them.
+"""Foreign rows of a PK table: rows that others wrote since our newest round, which no changelog has. The rows that were
+there before are found by key and written back, one log file for each file group, before the files of the round itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import ForeignRowsFound
-from lakeward.lake.hudi.commit.reconcile import COMPLETED_KEY, HudiGround
-from lakeward.lake.hudi.meta.columns import RECORD_KEY
-from lakeward.lake.hudi.meta.slices import GroupId, HudiFile, SeenFile, merge_order
+from lakeward.lake.hudi.ground import COMPLETED_KEY, HudiGround
+from lakeward.lake.hudi.meta.columns import COMMIT_TIME, FILE_NAME, RECORD_KEY, decode_columns, file_schema
+from lakeward.lake.hudi.meta.slices import GroupId, HudiFile, SeenFile, log_name, merge_order
 from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows
+from lakeward.lake.hudi.writer import HudiWriteHandle, LogFile, StagedFile
+from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
@@ -149,3 +152,28 @@ def _changed(ground: HudiGround, instant: HudiInstant) -> int:
 
 def _buckets(table: TableInfo) -> Callable[[HudiFile], Bucket | None]:
     return lambda file: file.bucket(table.descriptor.partition_keys, is_pk=table.is_pk)
+
+
+def write_restored(files: TableFiles, handle: HudiWriteHandle, restored: Sequence[Restored]) -> list[StagedFile]:
+    schema = file_schema(decode_columns(handle.columns), handle.avro)
+    staged = []
+    for number, part in enumerate(restored):
+        partition, file_id = part.group
+        path = f"{handle.staging}/restored-{number}-{uuid.uuid4().hex}"
+        output = LogFile(files, path, log_name(file_id, number, handle.instant, 1), file_id, handle, partition)
+        output.write(_restamped(part.rows, schema, handle.instant, file_id), part.deleted)
+        output.close()
+        sync([path])
+        staged.append(output.staged_file(partition))
+    return staged
+
+
+def _restamped(rows: pa.Table, schema: pa.Schema, instant: str, file_id: str) -> pa.Table | None:
+    """The rows as this commit writes them."""
+    if not rows.num_rows:
+        return None
+    own = {COMMIT_TIME: instant, FILE_NAME: file_id}
+    arrays = [
+        pa.repeat(pa.scalar(own[f.name]), rows.num_rows) if f.name in own else rows.column(f.name) for f in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

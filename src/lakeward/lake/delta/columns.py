@@ -80,10 +80,6 @@ def parse_schema_string(text: str) -> tuple[Column, ...]:
     return tuple(_column(f) for f in json.loads(text)["fields"] if f["name"] not in system)
 
 
-def has_time_without_zone(schema_string: str) -> bool:
-    return '"timestamp_ntz"' in schema_string
-
-
 def table_schema(columns: Sequence[Column]) -> pa.Schema:
     """As rows leave a reader."""
     return pa.schema([*(to_arrow_field(c) for c in columns), *LAKE_FIELDS])

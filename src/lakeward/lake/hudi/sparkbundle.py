@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jar in which Hudi comes for Spark: where it is, or how it is fetched, once for a user of this machine."""
+"""Hudi's own code on Spark: the jar it comes in, fetched once for a user of this machine, and a session's settings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from lakeward.config.cache import cache_folder
 from lakeward.config.java import use_java
-from lakeward.errors import BundleNotFound, JavaNotFound
+from lakeward.errors import BundleNotFound, JavaNotFound, SparkUnsupported
 
 SPARK = "3.5"
 """The series of Spark that a bundle exists for."""
@@ -134,3 +135,36 @@ def _checked(jar: Path) -> Path:
     if found != SHA256:
         raise BundleNotFound(artifact=ARTIFACT, reason=f"what came has checksum {found}, not {SHA256}")
     return jar
+
+
+POOL = "hudi"
+"""Jobs of this pool have Hudi's own code in their session."""
+
+INSTALL = "python3.11 -m venv hudi-pool && hudi-pool/bin/pip install 'lakeward[hudi-pool]'"
+START = f"hudi-pool/bin/lakeward tier --pool {POOL}"
+"""As docs/install.md has it."""
+
+JARS = "spark.jars"
+EXTENSIONS = "spark.sql.extensions"
+
+
+def spark_conf(jar: Path) -> dict[str, str]:
+    """Settings of a session with Hudi in it. Pure."""
+    return {
+        JARS: str(jar),
+        EXTENSIONS: "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.driver.memory": "2g",
+    }
+
+
+def check_spark(pyspark_version: str) -> None:
+    """Raises `SparkUnsupported` for a PySpark that no bundle of Hudi exists for. Pure."""
+    if ".".join(re.findall(r"\d+", pyspark_version)[:2]) != SPARK:
+        raise SparkUnsupported(
+            what=f"pool {POOL} on PySpark {pyspark_version}",
+            reason=f"Hudi's own code exists for PySpark {SPARK} alone, which has an environment of its own: {INSTALL}, "
+            f"then {START}; rounds of Hudi tables run on this PySpark too, in a job of another pool",
+        )

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics of data files in the log: written from a file's Parquet footer, and used to leave files out of a scan."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeward.lake.delta.meta.actions import AddFile
+from lakeward.lake.partitionvalue import parse_partition_value
+from lakeward.lake.satisfiable import may_match
+
+_MAX_TEXT = 64
+"""A longer bound would be most of a log entry, and prunes little."""
+
+
+def file_stats(metadata: pq.FileMetaData, partition_columns: Collection[str]) -> str:
+    """Bounds of integers, dates and short texts: what JSON says exactly and in one way. Nulls of plain columns. None of
+    partition columns: their value is beside."""
+    nulls: dict[str, int] = {}
+    bounds: dict[str, tuple[Any, Any]] = {}
+    unbounded: set[str] = set()
+    for group in range(metadata.num_row_groups):
+        for at in range(metadata.num_columns):
+            column = metadata.row_group(group).column(at)
+            name, statistics = column.path_in_schema, column.statistics
+            if (
+                metadata.schema.column(at).max_repetition_level
+                or "." in name
+                or statistics is None
+                or name in partition_columns
+            ):
+                continue
+            nulls[name] = nulls.get(name, 0) + int(statistics.null_count or 0)
+            if statistics.has_min_max and _is_exact(statistics.min) and _is_exact(statistics.max):
+                low, high = bounds.get(name, (statistics.min, statistics.max))
+                bounds[name] = min(low, statistics.min), max(high, statistics.max)
+            elif statistics.num_values:
+                unbounded.add(name)
+    kept = {n: b for n, b in bounds.items() if n not in unbounded}
+    body = {
+        "numRecords": metadata.num_rows,
+        "minValues": {n: _spell(low) for n, (low, _) in kept.items()},
+        "maxValues": {n: _spell(high) for n, (_, high) in kept.items()},
+        "nullCount": nulls,
+        "tightBounds": True,
+    }
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_exact(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _MAX_TEXT
+    return type(value) in (int, datetime.date)
+
+
+def _spell(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def prune(files: Sequence[AddFile], filter: pc.Expression, schema: pa.Schema) -> list[AddFile]:
+    """`schema`: the columns that the filter names. In doubt a file stays."""
+    known = [reduce(and_, (_known(f, column) for column in schema), pc.scalar(True)) for f in files]
+    return [f for f, may in zip(files, may_match(filter, schema, known), strict=True) if may]
+
+
+def _known(file: AddFile, column: pa.Field) -> pc.Expression:
+    values = file.action.get("partitionValues") or {}
+    field = pc.field(column.name)
+    if column.name in values:
+        value = parse_partition_value(values[column.name], column.type)
+        return field.is_null() if value is None else field == pa.scalar(value, column.type)
+    low, high = (_bound(file.stats.get(key, {}).get(column.name), column.type) for key in ("minValues", "maxValues"))
+    if low is None or high is None:
+        return pc.scalar(True)
+    if file.stats.get("nullCount", {}).get(column.name) == 0:
+        return (field >= low) & (field <= high)
+    # One by one: Arrow makes nothing of a range that a null is beside.
+    return ((field >= low) | field.is_null()) & ((field <= high) | field.is_null())
+
+
+def _bound(value: Any, kind: pa.DataType) -> pa.Scalar | None:
+    """Of types that JSON says exactly. Times are cut to milliseconds by some, and NaN is beyond every bound."""
+    try:
+        if pa.types.is_date(kind):
+            return pa.scalar(datetime.date.fromisoformat(value), kind)
+        if (pa.types.is_integer(kind) and type(value) is int) or (pa.types.is_string(kind) and isinstance(value, str)):
+            return pa.scalar(value, kind)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    return None
