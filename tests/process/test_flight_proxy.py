@@ -27,12 +27,12 @@ def free_port() -> int:
 
 def is_taken(port: int, address: str) -> bool:
     """A connection from this address is kept."""
-    with socket.create_connection(("127.0.0.1", port), timeout=120, source_address=(address, 0)) as peer:
-        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
-        try:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=120, source_address=(address, 0)) as peer:
+            peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
             return bool(peer.recv(1))
-        except ConnectionError:
-            return False
+    except ConnectionResetError:
+        return False
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")
