@@ -91,3 +91,16 @@ def test_a_new_instance_supersedes_at_once_and_the_old_one_is_told(world: Coordi
     )
     assert not world.coordinator.check_lease(check).held
     assert world.coordinator.board.find(PATH).tier.failures == 0
+
+
+def test_a_commit_notes_from_where_to_where_the_lag_fell(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__freshness="60 s")
+    world.hot.append(PATH, 10)
+    world.clock.advance(50)
+    job = world.job()
+    (table,) = job.take()
+    world.clock.advance(5)
+    job.commit(table, 0, 10, "r1")
+    job.commit(table, 0, 10, "r1")
+    (drop,) = world.coordinator.board.lag_drops
+    assert (drop.path, drop.at_ms, drop.before_ms, drop.after_ms) == (PATH, world.clock.now_ms(), 55_000, 0)

@@ -77,7 +77,7 @@ class Commits:
             board.store.set_intent_state(report.round_id, IntentState.COMMITTED)
             board.save(after)
         self._take(side, report, change, fresh=fresh)
-        board.look(side)
+        board.look_after_commit(side) if report.work == TIER else board.look(side)
         if new_generation and side.resync is None:
             board.hot.lift_stops(side.info)
         return fresh

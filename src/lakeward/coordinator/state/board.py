@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.jobs import JobRecord
-from lakeward.coordinator.state.record import LakeSide, TableRecord
+from lakeward.coordinator.state.record import LagDrop, LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StateStore, StoredSide
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.errors import SideNotFound, TableNotFound
@@ -22,6 +23,9 @@ from lakeward.protocol.codec import encode
 from lakeward.protocol.views import RoundStatus
 from lakeward.spi.hotadmin import HotAdmin
 from lakeward.spi.lake.storage import LakeStorage
+
+MOST_LAG_DROPS = 10_000
+"""Commits between two samples of the page's history."""
 
 STANDS = frozenset({TableState.PAUSED, TableState.QUARANTINED, TableState.DISABLED})
 """Nobody works on a side in one of these."""
@@ -52,6 +56,7 @@ class Board:
         self._dirty_jobs: dict[JobName, JobRecord] = {}
         self._ended: list[tuple[SideId, RoundStatus]] = []
         self.coordinator_epoch = 0
+        self.lag_drops: deque[LagDrop] = deque(maxlen=MOST_LAG_DROPS)
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -174,6 +179,15 @@ class Board:
     def look(self, side: LakeSide) -> None:
         """Asks the hot store what waits."""
         side.see(self.hot.waiting(side.info, side.committed), self.clock.monotonic())
+
+    def look_after_commit(self, side: LakeSide) -> None:
+        """As `look`, and notes from where to where the lag fell."""
+        now_ms, now = self.clock.now_ms(), self.clock.monotonic()
+        before = side.lag_ms(now_ms, now) or 0
+        self.look(side)
+        after = side.lag_ms(now_ms, now) or 0
+        drop = LagDrop(path=side.info.path, side=side.name, at_ms=now_ms, before_ms=before, after_ms=after)
+        self.lag_drops.append(drop)
 
     def retry_after(self, side: LakeSide, work: Work, wait_ms: int) -> None:
         """When work that failed may be tried again."""

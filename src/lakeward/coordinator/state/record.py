@@ -16,7 +16,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, TIER, Content, SideId, SideName, WorkKind
 from lakeward.model.sidetable import side_table
 from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi.hotadmin import Waiting
 
@@ -35,6 +35,17 @@ class LakeFigures:
     def all_files(self) -> int:
         """What a reader of the whole table opens."""
         return (self.files or 0) + (self.delete_files or 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagDrop:
+    """The lag of a side just before a round's commit and just after it."""
+
+    path: TablePath
+    side: SideName
+    at_ms: int
+    before_ms: int
+    after_ms: int
 
 
 @dataclass

@@ -19,10 +19,12 @@ from lakeward.protocol.views import TableStatus
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
+from lakeward.server.show.history import lag_name
 from lakeward.server.show.shown import limit_status
 from lakeward.server.show.tiles import Overview, make_tiles
+from lakeward.server.side import Side
 
-POINTS, MAX_LAGS = 100, 200
+POINTS, MAX_LAGS = 150, 200
 
 
 def router(services: PageServices) -> APIRouter:
@@ -46,16 +48,19 @@ def router(services: PageServices) -> APIRouter:
         return packed(request, {**seen, **vars(changes), "count": len(seen["tables"])})
 
     @router.get(LAG, dependencies=may_read)
-    def lag(table: str) -> JSONResponse:
-        """The table's lag, sampled over the last hour: pairs of time and lag in milliseconds."""
+    def lag(table: str, side: Side) -> JSONResponse:
+        """The lag of a table's side over the last hour, sampled every ten seconds and at commits: pairs of time and lag
+        in milliseconds."""
         path = TablePath.parse(table)
-        status = services.source.table_status(path)
-        return answer({"freshness_ms": status.freshness_ms, "samples": services.history.lag(str(path))})
+        status = services.source.table_status(path, side)
+        samples = services.history.lag(lag_name(path, status.side))
+        return answer({"freshness_ms": status.freshness_ms, "samples": samples})
 
     @router.get(LAGS, dependencies=may_read)
     def lags(request: Request, table: Annotated[list[str], Query(max_length=MAX_LAGS)]) -> JSONResponse:
-        """The lag curves of several tables, thinned to a hundred points; a table nobody knows has none."""
-        known = [name for name in table if caller(request).may_use(name)]
+        """The lag curves of several tables (`db.t`, or `db.t/lake` for a further lake), thinned to the width of a row;
+        an unknown table has none."""
+        known = [name for name in table if caller(request).may_use(name.partition("/")[0])]
         return answer({"lags": {name: services.history.lag(name, points=POINTS) for name in known}})
 
     return router

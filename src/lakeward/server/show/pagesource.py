@@ -22,6 +22,7 @@ from lakeward.tiering.job.options import TieringOptions
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
+    from lakeward.coordinator.state.record import LagDrop
     from lakeward.hot.embedded.sizes import TableSizes
     from lakeward.hot.embedded.store import EmbeddedStore
 
@@ -80,6 +81,10 @@ class PageSource(ABC):
         """What each table holds in the hot tiers."""
         return ()
 
+    def take_lag_drops(self) -> Sequence[LagDrop]:
+        """Commits since the last call, oldest first. One thread calls this."""
+        return ()
+
 
 class ServerSource(PageSource):
     """A server's own facts."""
@@ -127,6 +132,10 @@ class ServerSource(PageSource):
 
     def sizes(self) -> Iterable[TableSizes]:
         return self._store.sizes()
+
+    def take_lag_drops(self) -> Sequence[LagDrop]:
+        drops = self._coordinator.board.lag_drops
+        return [drops.popleft() for _ in range(len(drops))]
 
 
 def describe_lake_files(table: TableInfo, label: str, storage: LakeStorage | None, clock: Clock) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def take_sample(services: PageServices, history: History) -> None:
     history.take(
         services.clock.now_ms(),
         status.tables,
+        services.source.take_lag_drops(),
         queue=int(status.figures.get("pendingTablesCount", 0)),
         remote_bytes=sum(s.remote_bytes for s in services.source.sizes()),
         files=sum((t.lake_files or 0) + (t.lake_delete_files or 0) for t in status.tables),

@@ -28,7 +28,7 @@ const table = (name) => `/api/v1/tables/${encodeURIComponent(name)}`;
 export const api = {
   overview: (since) => call(`/api/v1/dashboard?since=${encodeURIComponent(since)}`),
   lags: (names) => call(`/api/v1/lags?${names.map((n) => `table=${encodeURIComponent(n)}`).join("&")}`),
-  lag: (name) => call(`${table(name)}/lag`),
+  lag: (name, side) => call(`${table(name)}/lag${of(side)}`),
   info: (name) => call(table(name)),
   explain: (name, side) => call(`${table(name)}/explain${of(side)}`),
   lakeFiles: (name, side) => call(`${table(name)}/maintain${of(side)}`),

@@ -88,7 +88,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
   ]);
 
   const fill = async (t) => {
-    const [lag, rounds, ledger, explanation, info] = await Promise.all([api.lag(name), api.rounds(name, 40, side), api.ledger(name, side), api.explain(name, side), api.info(name)]);
+    const [lag, rounds, ledger, explanation, info] = await Promise.all([api.lag(name, t?.side), api.rounds(name, 40, side), api.ledger(name, side), api.explain(name, side), api.info(name)]);
     if (!root.isConnected) return;
     put("#lag", curve(lag.samples, t?.freshness_ms ?? lag.freshness_ms, root.querySelector("#lag").clientWidth, duration, clock));
     put("#rounds", roundsTable(rounds.rounds, false));

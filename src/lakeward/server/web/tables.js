@@ -23,6 +23,9 @@ const COLUMNS = [
   ["failures", "Failures", (t) => t.failures, true],
 ];
 
+// As the server names a side's curve.
+const lagName = (t) => (t.side === "default" ? t.path : `${t.path}/${t.side}`);
+
 // What fails first, then what is latest against its freshness; what is switched off last.
 const trouble = (t) => (["disabled", "paused"].includes(t.state) ? 0 : -(1 + (SICK.has(t.state) || t.failures_in_a_row ? 1e6 : 0) + t.lag_ms / Math.max(1, t.freshness_ms)));
 const SORTS = new Map([["worst", trouble], ...COLUMNS.filter((c) => c[2]).map(([key, , value]) => [key, value])]);
@@ -65,7 +68,7 @@ export function tablesPage() {
   };
 
   const curveOf = (t) => {
-    const held = view.lags.get(t.path);
+    const held = view.lags.get(lagName(t));
     return held?.samples ? spark(held.samples, t.freshness_ms, overview.now_ms, `lag of ${text(t.path)} in the last hour`) : '<span class="soft">…</span>';
   };
 
@@ -82,6 +85,7 @@ export function tablesPage() {
       if (!held) {
         held = { body: document.createElement("tbody"), html: "" };
         held.body.dataset.table = t.path;
+        held.body.dataset.lag = lagName(t);
         view.drawn.set(key(t), held);
       }
       if (held.html !== html) { held.body.innerHTML = html; held.html = html; }
@@ -117,17 +121,17 @@ export function tablesPage() {
 
   const inSight = () => {
     const [top, bottom] = [-200, window.innerHeight + 200];
-    return [...view.drawn.values()].filter(({ body }) => { const box = body.getBoundingClientRect(); return box.top < bottom && box.bottom > top; }).map(({ body }) => body.dataset.table);
+    return [...view.drawn.values()].filter(({ body }) => { const box = body.getBoundingClientRect(); return box.top < bottom && box.bottom > top; }).map(({ body }) => body.dataset.lag);
   };
 
   const loadLags = async () => {
     if (view.loading) return;
-    const old = [...new Set(inSight())].filter((path) => Date.now() - (view.lags.get(path)?.at ?? 0) > LAG_EVERY_MS).slice(0, LAGS_AT_ONCE);
+    const old = inSight().filter((name) => Date.now() - (view.lags.get(name)?.at ?? 0) > LAG_EVERY_MS).slice(0, LAGS_AT_ONCE);
     if (!old.length) return;
     view.loading = true;
     try {
       const { lags } = await api.lags(old);
-      for (const path of old) view.lags.set(path, { at: Date.now(), samples: lags[path] ?? [] });
+      for (const name of old) view.lags.set(name, { at: Date.now(), samples: lags[name] ?? [] });
       if (root.isConnected) place(chosen().slice(0, view.shown));
     } catch { /* the frame says when contact is lost */ } finally { view.loading = false; }
   };

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from lakeward.coordinator.state.record import LagDrop
 from lakeward.model.ids import Epoch, TableId
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import TableStatus
@@ -48,6 +51,38 @@ def test_an_hour_is_kept_however_long_it_runs(tmp_path: Path) -> None:
     assert lines <= 2 * KEPT
     assert History(file).lag("db.a") == history.lag("db.a")
     assert len(history.lag("db.a")) == KEPT
+
+
+def commits(*drops: tuple[int, int, int], side: SideName = DEFAULT_SIDE) -> list[LagDrop]:
+    path = TablePath("db", "a")
+    return [LagDrop(path=path, side=side, at_ms=at, before_ms=before, after_ms=after) for at, before, after in drops]
+
+
+def test_the_curve_shows_what_each_round_brought_and_a_restart_keeps_it(tmp_path: Path) -> None:
+    """A table with a freshness of 10 s, sampled every 10 s: samples alone would show one height of the saw tooth."""
+    file = tmp_path / HISTORY_FILE
+    history, table = History(file), status("db.a", 4_000)
+    for n in range(1, 4):
+        drops = commits((n * 10_000 - 4_000, 9_500, 300))
+        history.take(n * 10_000, [table], drops, queue=0)
+    history.take(40_000, [table], queue=0)
+    teeth = [(at, lag) for n in range(1, 4) for at, lag in ((n * 10_000 - 4_000, 9_500), (n * 10_000 - 4_000, 300))]
+    assert history.lag("db.a") == [*teeth, (40_000, 4_000)]
+    assert History(file).lag("db.a") == history.lag("db.a")
+
+
+def test_commits_between_two_samples_are_one_tooth() -> None:
+    history = History()
+    drops = commits((1_000, 700, 10), (2_000, 900, 20), (3_000, 600, 0))
+    history.take(10_000, [status("db.a", 5)], drops)
+    assert history.lag("db.a") == [(2_000, 900), (3_000, 0)]
+
+
+def test_each_side_has_a_curve_of_its_own() -> None:
+    history, far = History(), SideName("far")
+    sides = [status("db.a", 5), replace(status("db.a", 7), side=far)]
+    history.take(10_000, sides, commits((9_000, 900, 20), side=far))
+    assert (history.lag("db.a"), history.lag("db.a/far")) == ([(10_000, 5)], [(9_000, 900), (9_000, 20)])
 
 
 def test_lines_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
