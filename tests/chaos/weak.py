@@ -21,13 +21,13 @@ from lakeward.errors import CommitUnknown
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.datafile.result import RewrittenGroup
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
-from lakeward.lake.iceberg.rewrite import RewrittenGroup
 from lakeward.lake.orphans import OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId

@@ -37,6 +37,7 @@ from lakeward.errors import (
     LakeTableGone,
     LakeUnavailable,
 )
+from lakeward.lake.iceberg.given import check_given
 from lakeward.lake.iceberg.meta.columnids import find_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, as_planned, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
@@ -44,7 +45,6 @@ from lakeward.lake.iceberg.meta.evolve import plan_evolution
 from lakeward.lake.iceberg.meta.expiry import AGE_KEY
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.foreign import ADOPTED, ADOPTED_TAG, NAME_MAPPING, describe_foreign
-from lakeward.lake.iceberg.meta.given import check_given
 from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
     DEFAULTS,

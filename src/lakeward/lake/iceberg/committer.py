@@ -31,17 +31,18 @@ from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, sa
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
 from lakeward.lake.iceberg.commit.replaced import plan_replacement
 from lakeward.lake.iceberg.commit.request import CommitRequest
-from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
+from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, Resolution, resolve
 from lakeward.lake.iceberg.commit.send import CONFLICTS, send
 from lakeward.lake.iceberg.commit.stalefiles import find_stale
 from lakeward.lake.iceberg.commit.vectors import delete_rows
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
-from lakeward.lake.iceberg.datafile.location import data_folder, round_prefix
+from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.layout import is_clean
+from lakeward.lake.iceberg.meta.location import data_folder, round_prefix
 from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.reader import IcebergLakeReader, totals_of
 from lakeward.lake.iceberg.scan.files import FileIndex
@@ -195,7 +196,7 @@ class IcebergLakeCommitter(LakeCommitter):
         index = FileIndex(table.metadata, self._table.descriptor.partition_keys)
         loader = OffsetLoader(table.io, index.offset_id)
         older = index.files_holding(table.io, load_manifests(table.io, ground.head), wanted)
-        return resolve(wanted, [*files, *map(loader.candidate, older)])
+        return resolve(wanted, [*files, *(Candidate.of(f, loader) for f in older)])
 
     def _by_key(self, ground: CommitGround, results: Sequence[WriteResult]) -> tuple[list[NewFile], list[Hit]]:
         """Rows that go by key: as equality deletes, or as the positions at which they lie. The files of keys have done

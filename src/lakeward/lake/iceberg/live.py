@@ -18,9 +18,9 @@ from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
-from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.version import find_next_row_id, metadata_json
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.model.bucket import Bucket

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from pyarrow.fs import FileSelector, FileSystem, FileType
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
@@ -28,8 +27,12 @@ from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.liverows import count_live_rows
 from lakeward.lake.iceberg.commit.request import FOR_EVER_MS, assert_ref
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
-from lakeward.lake.iceberg.datafile.location import (
-    CACHE_SUFFIX,
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
+from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.folder import delete_file, list_folder
+from lakeward.lake.iceberg.meta.foreign import ADOPTED_TAG, spell_adopted
+from lakeward.lake.iceberg.meta.location import (
     OURS,
     cache_path,
     canonical,
@@ -38,10 +41,6 @@ from lakeward.lake.iceberg.datafile.location import (
     is_live,
     metadata_folder,
 )
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
-from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
-from lakeward.lake.iceberg.meta.failures import describe, lake_errors
-from lakeward.lake.iceberg.meta.foreign import ADOPTED_TAG, spell_adopted
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.model.bucket import Bucket
@@ -187,9 +186,9 @@ class IcebergLakeMaintenance(LakeMaintenance):
             check_path(table.io, path)
             with lake_errors(str(self._table.path), "delete a file of"):
                 fault_point("lake.before-delete", path=path)
-                freed += _delete(io, path)
+                freed += delete_file(io, path)
                 if path.endswith(".parquet"):
-                    freed += _delete(io, cache_path(path))
+                    freed += delete_file(io, cache_path(path))
         return freed
 
     def probe(self) -> bool:
@@ -200,7 +199,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         with lake_errors(str(self._table.path), "write and delete a probe file of"):
             with io.new_output(path).create() as out:
                 out.write(b"lakeward doctor --probe")
-            _delete(io, path)
+            delete_file(io, path)
         return True
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
@@ -284,30 +283,3 @@ class IcebergLakeMaintenance(LakeMaintenance):
 
 def _noting(adopted: AdoptedRows) -> TableUpdate:
     return SetPropertiesUpdate.model_validate({"updates": spell_adopted(adopted)})
-
-
-def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:
-    filesystem, path = _filesystem(io, folder)
-    root = canonical(folder)
-    for info in filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=False)):
-        if info.type == FileType.File and not info.base_name.endswith(CACHE_SUFFIX):
-            modified = info.mtime_ns // 1_000_000 if info.mtime_ns is not None else 0
-            yield StoredFile(path=f"{root}/{info.base_name}", size_bytes=info.size, modified_at_ms=modified)
-
-
-def _delete(io: PyArrowFileIO, path: str) -> int:
-    """Bytes freed; 0 when the file is gone already."""
-    filesystem, name = _filesystem(io, path)
-    info = filesystem.get_file_info(name)
-    if info.type == FileType.NotFound:
-        return 0
-    try:
-        filesystem.delete_file(name)
-    except FileNotFoundError:
-        return 0
-    return int(info.size or 0)
-
-
-def _filesystem(io: PyArrowFileIO, path: str) -> tuple[FileSystem, str]:
-    scheme, netloc, name = io.parse_location(path, io.properties)
-    return io.fs_by_scheme(scheme, netloc), name

@@ -26,9 +26,9 @@ from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.scan import Scan, same_rows
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.lake.kept import Kept
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap

@@ -8,9 +8,8 @@ that another engine sorted otherwise, are held as a whole and sorted: a group is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +19,12 @@ from pyiceberg.io import FileIO
 from lakeward.lake.core.columns import fill_address
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.lineage import fill_lineage, with_lineage
-from lakeward.lake.iceberg.datafile.location import is_ours
 from lakeward.lake.iceberg.datafile.offsetcache import load_column
-from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
+from lakeward.lake.iceberg.datafile.result import RewrittenGroup, WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean, with_address
+from lakeward.lake.iceberg.meta.location import is_ours
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import ids_by_name, keep_rows, names_by_id, physical_names, project
@@ -36,7 +35,6 @@ from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.split import LogSplit
-from lakeward.protocol.packed import Packed
 from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
@@ -44,16 +42,6 @@ from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 _BATCH_ROWS = 65_536
 _FILE, _RANK = "__file", "__rank"
 """Of a row that is sorted: which input it came from, and its number among that input's survivors."""
-
-
-@dataclass(frozen=True)
-class RewrittenGroup(Packed):
-    """`result` None: no row of the group was alive."""
-
-    packed_as: ClassVar = ("iceberg-rewrite", 2)
-
-    result: WriteResult | None
-    ranks: tuple[RankTable, ...]
 
 
 def rewrite_group(connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:

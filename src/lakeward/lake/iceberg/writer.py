@@ -15,13 +15,13 @@ from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
-from lakeward.lake.iceberg.datafile.location import data_name, keys_name
 from lakeward.lake.iceberg.datafile.offsetcache import encode_offsets, join_encoded, write_cache
 from lakeward.lake.iceberg.datafile.parquet import FileStatistics, ParquetOptions, ParquetOutput
 from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean
+from lakeward.lake.iceberg.meta.location import data_name, keys_name
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.faults import fault_point
 from lakeward.model.nestednulls import cast_values

@@ -11,8 +11,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LogTooShort, TableBusy
 from lakeward.lake.iceberg.commit.ground import CommitGround
-from lakeward.lake.iceberg.datafile.location import LIVE
 from lakeward.lake.iceberg.live import LiveMetadata, compose, load_ground, unchanged
+from lakeward.lake.iceberg.meta.location import LIVE
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId, new_round_id
 from lakeward.model.offsets import OffsetRange

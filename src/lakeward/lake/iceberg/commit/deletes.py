@@ -17,10 +17,7 @@ from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import WrittenFile
-from lakeward.lake.iceberg.meta.types import FIELD_ID
-
-PATH_ID, POSITION_ID = 2147483546, 2147483545
-"""Iceberg's reserved field ids of `file_path` and `pos`."""
+from lakeward.lake.iceberg.meta.types import FIELD_ID, PATH_ID, POSITION_ID
 
 _SCHEMA = pa.schema(
     [

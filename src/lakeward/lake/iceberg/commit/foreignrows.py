@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.commit.ground import CommitGround
-from lakeward.lake.iceberg.commit.resolve import Hit, OffsetLoader
+from lakeward.lake.iceberg.commit.resolve import Hit
+from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter

@@ -27,8 +27,8 @@ from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.lake.kept import Kept
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import Offsets
 

@@ -14,10 +14,10 @@ from lakeward.lake.iceberg.commit.liverows import count_live_rows, others_change
 from lakeward.lake.iceberg.commit.newmanifests import write_manifests
 from lakeward.lake.iceberg.commit.newoffsets import write_offsets
 from lakeward.lake.iceberg.commit.request import CommitRequest
-from lakeward.lake.iceberg.datafile.durable import sync_files
-from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.ancestry import Reconciled
+from lakeward.lake.iceberg.meta.durable import sync_files
 from lakeward.lake.iceberg.meta.expiry import expiring, plan_expiry
+from lakeward.lake.iceberg.meta.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.manifests import (
     ManifestTarget,
     dropped_columns,

@@ -17,10 +17,10 @@ from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.newfiles import data_candidates
 from lakeward.lake.iceberg.commit.resolve import Hit
-from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.datafile.result import RewrittenGroup
+from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, first_row_id
 from lakeward.lake.iceberg.meta.version import table_version
-from lakeward.lake.iceberg.rewrite import RewrittenGroup
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
 from lakeward.model.offsetset import Offsets, OffsetSet

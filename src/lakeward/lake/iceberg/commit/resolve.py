@@ -11,18 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 
-from lakeward.lake.iceberg.datafile.location import is_ours
-from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
+from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader, positions_of
 from lakeward.lake.iceberg.scan.files import IndexedFile
-from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import Offsets, OffsetSet
-
-_KEPT_OFFSETS = 8_000_000
-"""64 MB of offset arrays, kept between the rounds of one process."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +29,11 @@ class Candidate:
     first: int | None
     last: int | None
     load: Callable[[], Offsets]
+
+    @classmethod
+    def of(cls, indexed: IndexedFile, loader: OffsetLoader) -> Candidate:
+        file = indexed.file
+        return cls(file, indexed.spec_id, indexed.bucket, indexed.first, indexed.last, lambda: loader.load(file))
 
 
 @dataclass(frozen=True)
@@ -103,35 +102,3 @@ def _window(wanted: Offsets, candidate: Candidate) -> tuple[int, int]:
         return 0, len(wanted)
     low, high = np.searchsorted(wanted, [candidate.first, candidate.last + 1])
     return int(low), int(high)
-
-
-def positions_of(column: Offsets, wanted: Offsets) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Offsets]:
-    """For each wanted offset whether the column has it, and every position that has one of them. `wanted` ascends."""
-    if not len(column):
-        return np.zeros(len(wanted), np.bool_), np.empty(0, np.int64)
-    if not np.all(column[1:] > column[:-1]):  # rewritten by others, who may have put a row there twice
-        return np.isin(wanted, column), np.flatnonzero(np.isin(column, wanted))
-    at = np.minimum(np.searchsorted(column, wanted), len(column) - 1)
-    mask = column[at] == wanted
-    return mask, at[mask].astype(np.int64)
-
-
-class OffsetLoader:
-    """Offsets of data files: from memory, from the cache beside a file of ours, or from the file's own column."""
-
-    def __init__(self, io: FileIO, offset_id: int) -> None:
-        self._io, self._offset_id = io, offset_id
-
-    def candidate(self, indexed: IndexedFile) -> Candidate:
-        file = indexed.file
-        return Candidate(file, indexed.spec_id, indexed.bucket, indexed.first, indexed.last, lambda: self.load(file))
-
-    def load(self, file: DataFile) -> Offsets:
-        return _KEPT.load(file.file_path, lambda: self._read(file))
-
-    def _read(self, file: DataFile) -> Offsets:
-        cached = find_cache(self._io, file.file_path, file.record_count) if is_ours(file.file_path) else None
-        return cached.values if cached is not None else load_column(self._io, file.file_path, self._offset_id)
-
-
-_KEPT: Kept[Offsets] = Kept(_KEPT_OFFSETS, len)

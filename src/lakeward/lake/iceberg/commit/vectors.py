@@ -19,13 +19,13 @@ from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.deletes import write_deletes
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.resolve import Hit
-from lakeward.lake.iceberg.datafile.location import canonical, data_folder, is_ours
 from lakeward.lake.iceberg.datafile.puffin import Blob, encode_puffin
+from lakeward.lake.iceberg.meta.location import canonical, data_folder, is_ours
 from lakeward.lake.iceberg.meta.manifests import LAYOUT, FileKey, file_key, load_entries, load_manifests, manifest_key
 from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, LiveDeletes
+from lakeward.lake.kept import Kept
 from lakeward.model.offsetset import Offsets, OffsetSet
 
 

@@ -12,9 +12,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 
-from lakeward.lake.iceberg.datafile.location import data_folder
 from lakeward.lake.iceberg.meta.connection import storage_properties
 from lakeward.lake.iceberg.meta.layout import is_clean
+from lakeward.lake.iceberg.meta.location import data_folder
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.protocol.packed import Packed
 

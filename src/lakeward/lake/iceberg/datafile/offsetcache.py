@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
 
 from lakeward.errors import IncompatibleVersion, InvalidRequest
-from lakeward.lake.iceberg.datafile.location import cache_path
+from lakeward.lake.iceberg.meta.location import cache_path, is_ours
+from lakeward.lake.kept import Kept
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.versioned import pack, unpack
 
@@ -93,3 +95,34 @@ def offset_column(schema: pa.Schema, field_id: int) -> str:
         if (field.metadata or {}).get(b"PARQUET:field_id") == wanted:
             return str(field.name)
     raise InvalidRequest(what="data file", reason=f"it has no field with id {field_id}")
+
+
+_KEPT_OFFSETS = 8_000_000
+"""64 MB of offset arrays, kept between the rounds of one process."""
+
+_KEPT: Kept[Offsets] = Kept(_KEPT_OFFSETS, len)
+
+
+class OffsetLoader:
+    """Offsets of data files: from memory, from the cache beside a file of ours, or from the file's own column."""
+
+    def __init__(self, io: FileIO, offset_id: int) -> None:
+        self._io, self._offset_id = io, offset_id
+
+    def load(self, file: DataFile) -> Offsets:
+        return _KEPT.load(file.file_path, lambda: self._read(file))
+
+    def _read(self, file: DataFile) -> Offsets:
+        cached = find_cache(self._io, file.file_path, file.record_count) if is_ours(file.file_path) else None
+        return cached.values if cached is not None else load_column(self._io, file.file_path, self._offset_id)
+
+
+def positions_of(column: Offsets, wanted: Offsets) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Offsets]:
+    """For each wanted offset whether the column has it, and every position that has one of them. `wanted` ascends."""
+    if not len(column):
+        return np.zeros(len(wanted), np.bool_), np.empty(0, np.int64)
+    if not np.all(column[1:] > column[:-1]):  # rewritten by others, who may have put a row there twice
+        return np.isin(wanted, column), np.flatnonzero(np.isin(column, wanted))
+    at = np.minimum(np.searchsorted(column, wanted), len(column) - 1)
+    mask = column[at] == wanted
+    return mask, at[mask].astype(np.int64)

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
 from lakeward.lake.dictionaries import dictionary_columns, gzip_level
-from lakeward.lake.iceberg.datafile.durable import sync_files
+from lakeward.lake.iceberg.meta.durable import sync_files
 
 _PLAIN_BYTES = 65_536
 """Of rows in memory: a smaller file is not compressed. Setting up a decoder for each of its columns takes readers a

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A WriteResult: the files that a split became, with their statistics and offsets, as versioned bytes."""
+"""What executors return as versioned bytes: the files of a split with their statistics and offsets, and the files that
+a group of a rewrite became.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.datafile.offsetcache import decode_offsets
 from lakeward.lake.iceberg.meta.manifests import LAYOUT
+from lakeward.lake.ranks import RankTable
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
 from lakeward.protocol.packed import Packed
@@ -75,3 +78,13 @@ class WriteResult(Packed):
     schema_id: int
     files: tuple[WrittenFile, ...]
     keys: tuple[WrittenFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class RewrittenGroup(Packed):
+    """`result` None: no row of the group was alive."""
+
+    packed_as: ClassVar = ("iceberg-rewrite", 2)
+
+    result: WriteResult | None
+    ranks: tuple[RankTable, ...]

@@ -17,10 +17,10 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakeward.errors import LakeHistoriesDiffer
-from lakeward.lake.iceberg.datafile.location import carries, names_table
-from lakeward.lake.iceberg.maintenance import list_folder
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.folder import list_folder
+from lakeward.lake.iceberg.meta.location import carries, names_table
 from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
 

@@ -7,10 +7,10 @@ from pyiceberg.exceptions import NoSuchNamespaceError, ValidationError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from lakeward.lake.iceberg.maintenance import list_folder
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.folder import list_folder
 from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.model.ids import TableId

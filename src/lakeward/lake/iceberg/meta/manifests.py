@@ -34,7 +34,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from lakeward.lake.iceberg.meta.ownpaths import check_path, open_manifest
-from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.kept import Kept
 
 LAYOUT: Literal[3] = 3
 """Records in memory have the newest layout, which knows every older field; what is written has the table's version."""

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.lake.allowedpaths import OFFSETS_OF_FLUSS, AllowedPaths, has_dots, parse_locations
-from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.metadatabounds import MetadataBounds
 
 

@@ -20,6 +20,9 @@ from lakeward.model.typevisitor import TypeVisitor
 
 FIELD_ID = b"PARQUET:field_id"
 
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+"""Iceberg's reserved field ids of `file_path` and `pos`."""
+
 _MICROS = 6
 """Fractional digits that Iceberg's times have before format version 3."""
 

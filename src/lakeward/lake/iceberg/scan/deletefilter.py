@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
-from lakeward.lake.iceberg.commit.resolve import OffsetLoader, positions_of
-from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader, positions_of
 from lakeward.lake.iceberg.datafile.puffin import decode_vector
+from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.types import FIELD_ID
-from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
+from lakeward.lake.kept import Kept
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.spi.lakefile import LakeFile

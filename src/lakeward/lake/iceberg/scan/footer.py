@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.project import names_by_id
+from lakeward.lake.kept import Kept
 
 _CODED_BYTES = 3
 """Per value, at most: a text that stands in the file by itself takes four bytes and its letters, a number in a

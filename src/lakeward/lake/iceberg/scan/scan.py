@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.bucketing import assign_buckets
 from lakeward.errors import InvalidRequest
 from lakeward.lake.core.columns import fill_address
-from lakeward.lake.iceberg.datafile.location import is_local
 from lakeward.lake.iceberg.meta.layout import is_clean, with_address
+from lakeward.lake.iceberg.meta.location import is_local
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.footer import Footer

@@ -16,15 +16,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from lakeward.lake.iceberg.commit.deletes import PATH_ID
-from lakeward.lake.iceberg.datafile.location import canonical
 from lakeward.lake.iceberg.meta.foreign import ADOPTED
 from lakeward.lake.iceberg.meta.layout import is_clean
+from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.manifests import first_row_id, load_entries, load_manifests
 from lakeward.lake.iceberg.meta.partition import partition_texts
+from lakeward.lake.iceberg.meta.types import PATH_ID
 from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
 from lakeward.lake.iceberg.scan.flinkfiles import count_offsets
-from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.kept import Kept
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.spi.lakefile import LakeDelete, LakeFile

@@ -14,16 +14,17 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.typedef import Record
 
 from lakeward.errors import InvalidRequest
-from lakeward.lake.iceberg.commit.resolve import Candidate, positions_of, resolve
-from lakeward.lake.iceberg.datafile.location import cache_path, canonical, data_name, round_prefix
+from lakeward.lake.iceberg.commit.resolve import Candidate, resolve
 from lakeward.lake.iceberg.datafile.offsetcache import (
     decode_offsets,
     encode_offsets,
     find_cache,
     join_encoded,
+    positions_of,
     write_cache,
 )
 from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
+from lakeward.lake.iceberg.meta.location import cache_path, canonical, data_name, round_prefix
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import new_round_id
 from lakeward.model.offsets import OffsetRange

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.table import Table
 
 from lakeward.errors import FaultInjected
-from lakeward.lake.iceberg.datafile.location import carries, metadata_name
+from lakeward.lake.iceberg.meta.location import carries, metadata_name
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.lake.orphans import OrphanReport
 from lakeward_testing.faults import Faults
