@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 from tests.interop.javaiceberg import start_java
 from tests.interop.trino import TrinoFailed, start_trino
 from tests.oracle.liveworld import LiveWorld, live_world
-from tests.oracle.test_live import TABLES, Play, Row
+from tests.oracle.test_live import TABLES, Play, Read, Row, sorted_rows
 
 pytestmark = pytest.mark.soak
 
@@ -43,12 +43,12 @@ TRINO_CALLS = (
 )
 
 
-def play(world: LiveWorld, read: Callable[[str], list[Row]], seed: int, tables: Sequence[str] = tuple(TABLES)) -> Play:
+def play(world: LiveWorld, read: Read, seed: int, tables: Sequence[str] = tuple(TABLES)) -> Play:
     played = Play(world, seed)
     for number in range(STEPS):
         done = played.step()
         name = played.random.choice(tables)
-        assert read(name) == played.expected(name), f"after step {number}: {done}"
+        assert read(name, played.columns(name)) == played.expected(name), f"after step {number}: {done}"
     return played
 
 
@@ -70,16 +70,15 @@ def check_writes(
             assert catalog.load_table(f"db.{name}").metadata_location == before, statement
         assert refused >= len(WRITES) - 2, "an UPDATE of no row is none"
         live = load_catalog("y", type="rest", uri=world.url, warehouse="live").load_table(f"db.{name}")
-        rows = live.scan().to_arrow().to_pylist()
-        assert sorted(((r["id"], r["part"], r["n"]) for r in rows), key=str) == played.expected(name)
+        rows = sorted_rows(live.scan().to_arrow().to_pylist(), played.columns(name))
+        assert rows == played.expected(name)
 
 
 def test_spark_reads_live_and_cannot_write_it(tmp_path: Path) -> None:
     with live_world(tmp_path, keep_s=60) as world, start_java(world.url, "live") as spark:
 
-        def read(name: str) -> list[Row]:
-            rows = spark.sql(f"SELECT id, part, n FROM lake.db.{name}")
-            return sorted(((r["id"], r["part"], r.get("n")) for r in rows), key=str)
+        def read(name: str, columns: Sequence[str]) -> list[Row]:
+            return sorted_rows(spark.sql(f"SELECT {', '.join(columns)} FROM lake.db.{name}"), columns)
 
         check_writes(world, play(world, read, 21), spark.sql, (*WRITES, *SPARK_CALLS), ("pk", "pk3", "log"))
 
@@ -88,8 +87,7 @@ def test_trino_reads_live_and_cannot_write_it(tmp_path: Path) -> None:
     (tmp_path / "trino").mkdir()
     with live_world(tmp_path, keep_s=60) as world, start_trino(tmp_path / "trino", world.url, "live") as trino:
 
-        def read(name: str) -> list[Row]:
-            rows = trino.sql(f"SELECT id, part, n FROM lake.db.{name}")
-            return sorted(((int(i), str(p), n) for i, p, n in rows), key=str)
+        def read(name: str, columns: Sequence[str]) -> list[Row]:
+            return sorted(map(tuple, trino.sql(f"SELECT {', '.join(columns)} FROM lake.db.{name}")), key=str)
 
         check_writes(world, play(world, read, 22, VERSION_2), trino.sql, (*WRITES, *TRINO_CALLS), ("pk", "log"))

@@ -27,6 +27,7 @@ OF_TABLES = (
     "table.datalake.format",
     "table.datalake.lakes",
     "table.datalake.changelog",
+    "table.datalake.readers",
     "table.datalake.system-columns",
 )
 _NUMBERS = {

@@ -130,6 +130,15 @@ TABLE_DATALAKE_SYSTEM_COLUMNS = option(
     alterable=False,
     fluss="not there: false from 1.0 on, true before",
 )
+TABLE_DATALAKE_READERS = option(
+    "table.datalake.readers",
+    word_list(),
+    "",
+    "Engines that will read the lake table, as `databricks, duckdb`: a new Iceberg table gets the lowest format "
+    "version, and with it the delete encoding, that all of them read; what one of them cannot read is refused.",
+    TABLE,
+    fluss="not there",
+)
 TABLE_DATALAKE_POOL = option(
     "table.datalake.pool", text(), "default", "The pool of jobs that may tier this table.", TABLE
 )

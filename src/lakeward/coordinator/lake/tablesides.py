@@ -15,12 +15,12 @@ from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_o
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, LakeTableGone, SideNotFound
 from lakeward.model.ids import new_table_id
-from lakeward.model.side import SideName, changelog_side
+from lakeward.model.side import Content, SideName, changelog_side
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import check_bucket_function, check_column_changes, check_table
 from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lake.supports import SupportsRewrite
+from lakeward.spi.lake.supports import SupportsReaders, SupportsRewrite
 from lakeward.spi.lakename import lake_named
 
 
@@ -47,8 +47,11 @@ class TableSides:
         properties = self.with_lakes(path.database, descriptor.properties)
         check_given(str(path), descriptor.properties)
         self._check_format(path, properties)
-        check_properties(str(path), properties, descriptor, self._board.options.config)
+        config = check_properties(str(path), properties, descriptor, self._board.options.config)
         sides = self.read(path, properties)
+        if readers := () if adopt else config.get(keys.TABLE_DATALAKE_READERS):
+            properties[keys.TABLE_DATALAKE_READERS.key] = ", ".join(readers)
+            properties |= self._for_readers(path, replace(descriptor, properties=properties), sides)
         first = next(iter(sides.values()))
         if first.format is not None and not lakes_of(properties):
             properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, first.format)
@@ -62,6 +65,16 @@ class TableSides:
         if not adopt:
             self.check_given(path, properties, descriptor.properties, sides)
         return completed, sides
+
+    def _for_readers(self, path: TablePath, descriptor: TableDescriptor, sides: Sides) -> Mapping[str, str]:
+        """Lake properties that its readers need. Raises `InvalidTable`."""
+        catalogs = [self.catalog(o) for n, o in sides.items() if o.format is not None and n.content is Content.STATE]
+        for catalog in catalogs:
+            if isinstance(catalog, SupportsReaders):
+                return catalog.properties_for_readers(path, descriptor)
+        field = keys.TABLE_DATALAKE_READERS.key
+        reason = "which engines read a table is known for Iceberg lakes alone, and it has none; leave it out"
+        raise InvalidTable(table=str(path), field=field, value=descriptor.properties[field], reason=reason)
 
     def with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
         """A new table keeps as its own what its database, or else the server's configuration, says of lakes now."""

@@ -60,6 +60,7 @@ from lakeward.lake.iceberg.meta.mapping import (
 )
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.partition import check_times
+from lakeward.lake.iceberg.meta.readers import check_version, choose_version
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
 from lakeward.lake.iceberg.meta.version import VERSIONS
@@ -91,6 +92,14 @@ class IcebergLakeCatalog(LakeCatalog):
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_descriptor(path, descriptor)
+
+    def properties_for_readers(self, path: TablePath, descriptor: TableDescriptor) -> dict[str, str]:
+        version = descriptor.properties.get(f"{LAKE_PREFIX}{VERSION_KEY}")
+        if version is None:
+            return {f"{LAKE_PREFIX}{VERSION_KEY}": str(choose_version(path, descriptor))}
+        check_descriptor(path, descriptor)
+        check_version(path, descriptor, int(version))
+        return {}
 
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         check_descriptor(table.path, table.descriptor)
@@ -201,7 +210,8 @@ class IcebergLakeCatalog(LakeCatalog):
         self.evolve(table, table.with_schema(table.schema.with_added(columns)))
 
     def check_evolve(self, table: TableInfo, after: TableInfo) -> None:
-        self._plan_evolution(table, after)
+        lake_table, _ = self._plan_evolution(table, after)
+        check_version(after.path, after.descriptor, int(lake_table.metadata.format_version))
 
     def evolve(self, table: TableInfo, after: TableInfo) -> None:
         lake_table, updates = self._plan_evolution(table, after)
@@ -324,11 +334,19 @@ def _plan_properties(table: TableInfo, metadata: TableMetadata, changes: Mapping
             raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
     have, wanted = metadata.properties, {lake_key(k): v for k, v in changes.items()}
     updates = _plan_upgrade(table, metadata, wanted)
+    _check_readers(table, metadata, changes)
     put = {k: v for k, v in wanted.items() if v is not None and have.get(k) != v and k != VERSION_KEY}
     drop = [k for k, v in wanted.items() if v is None and k in have]
     updates += [SetPropertiesUpdate(updates=put)] if put else []
     updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
     return updates
+
+
+def _check_readers(table: TableInfo, metadata: TableMetadata, changes: Mapping[str, str | None]) -> None:
+    """Raises `InvalidTable` where a reader of the table would not read it after these changes."""
+    properties = {k: v for k, v in {**table.descriptor.properties, **changes}.items() if v is not None}
+    version = max(int(metadata.format_version), int(changes.get(f"{LAKE_PREFIX}{VERSION_KEY}") or 0))
+    check_version(table.path, replace(table.descriptor, properties=properties), version)
 
 
 def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str, str | None]) -> list[TableUpdate]:

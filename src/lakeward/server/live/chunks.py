@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakeward.changelog import Fold
+from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.columns import adds_row, changes_of, keep_rows
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -21,6 +21,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
+from lakeward.spi.lake.supports import SupportsKeyDeletes
 from lakeward.spi.lake.writer import LakeWriter, WriteTask
 
 _HELD_ROWS = 200_000
@@ -105,13 +106,19 @@ class ChunkWriter:
             return _hand_over(
                 writer, (keep_rows(b, adds_row(changes_of(b))) for b in self._read(bucket, span))
             ), OffsetSet()
-        fold = Fold(span.start, span.stop)
+        key = list(self._table.descriptor.primary_key)
+        by_offset = self._store.names_replaced(self._table)
+        fold = Fold(span.start, span.stop) if by_offset else KeyedFold(span.start, span.stop, key)
         held = list(self._read(bucket, span)) if len(span) <= _HELD_ROWS else None
-        for batch in self._read(bucket, span, columns=[]) if held is None else held:
+        for batch in self._read(bucket, span, columns=[] if by_offset else key) if held is None else held:
             fold.see(batch)
         fold.seal()
+        if isinstance(fold, KeyedFold):
+            assert isinstance(writer, SupportsKeyDeletes), f"{self._lake.name} takes no keys"
+            for keys in fold.replaced_keys.to_batches():
+                writer.delete_keys(keys)
         rows = _hand_over(writer, map(fold.live, self._read(bucket, span) if held is None else held))
-        return rows, fold.replaced_below
+        return rows, fold.replaced_below if isinstance(fold, Fold) else OffsetSet()
 
     def _read(
         self, bucket: Bucket, span: OffsetRange, columns: Sequence[str] | None = None

@@ -54,6 +54,15 @@ class SupportsRewriteCommit(Protocol):
 
 
 @runtime_checkable
+class SupportsReaders(Protocol):
+    """A catalog that knows which engines read its tables: those that `table.datalake.readers` names."""
+
+    def properties_for_readers(self, path: TablePath, descriptor: TableDescriptor) -> Mapping[str, str]:
+        """Called when a table is created: properties that it needs so that all of its readers read it. Pure. Raises
+        `InvalidTable` where one of them cannot."""
+
+
+@runtime_checkable
 class SupportsSnapshotNames(Protocol):
     """Upkeep that can name snapshots, which keeps them from any engine's expiry: those of cuts are named. Without it
     only our own expiry spares them."""
