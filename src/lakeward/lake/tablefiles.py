@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from lakeward.lake.metadatabounds import MetadataBounds
+from lakeward.spi.lake.maintenance import PROBE
 from lakeward.spi.lakefile import StoredFile
 
 
@@ -75,6 +76,12 @@ class TableFiles(ABC):
 
     @abstractmethod
     def walk(self, folder: str) -> Iterator[StoredFile]: ...
+
+    def probe(self, folder: str, name: str = PROBE) -> None:
+        """Writes and deletes a small file whose name begins so. Safe to repeat."""
+        path = f"{folder}/{name}{uuid.uuid4().hex}"
+        self.put(path, "lakeward")
+        self.delete(path)
 
     def check(self, path: str) -> str:
         """The same path, where the table's files may lie (`AllowedFiles`)."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import difflib
 import os
-import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
 from lakeward.errors import InvalidConfig, LakeError, LakeTableGone, LakeUnavailable, UnknownOption
-from lakeward.lake.allowedpaths import ALLOWED_LOCATIONS
-from lakeward.lake.metadatabounds import LIMIT_OPTION
-from lakeward.lake.s3files import S3_OPTIONS
+from lakeward.lake.allowedpaths import ALLOWED_LOCATIONS, AllowedFiles, AllowedPaths, parse_locations
+from lakeward.lake.metadatabounds import LIMIT_OPTION, MetadataBounds
+from lakeward.lake.s3files import S3_OPTIONS, files_at
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.model.table import TablePath
 from lakeward.spi.lakeplugin import LakePlugin
 
 WAREHOUSE: Final = "warehouse"
+_CHECK: Final = ".lakeward-check-"
 
 
 class WarehousePlugin(LakePlugin):
@@ -28,19 +30,54 @@ class WarehousePlugin(LakePlugin):
         return {WAREHOUSE: str((data / WAREHOUSE).resolve())}
 
 
+@dataclass(frozen=True)
+class Warehouse:
+    """`location` holds a folder for each table. `options`: the lake's. `suffix`: how the name of a table's folder
+    ends."""
+
+    lake: str
+    location: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
+
+    @property
+    def files(self) -> TableFiles:
+        return files_at(self.location, self.options)
+
+    def folder(self, path: TablePath) -> str:
+        return f"{self.location}/{path.database}/{path.table}{self.suffix}"
+
+    def files_of(self, path: TablePath) -> TableFiles:
+        """Those of one table: a path elsewhere is refused."""
+        allowed = AllowedPaths(str(path), self.folder(path), self.location, parse_locations(self.options))
+        return AllowedFiles(self.files, allowed, MetadataBounds.parse(self.options))
+
+    def check(self) -> None:
+        """Writes and deletes a file. Raises `InvalidConfig`."""
+        try:
+            self.files.probe(self.location, _CHECK)
+        except OSError as error:
+            reason = f"{self.location} cannot be written to: {error}"
+            raise InvalidConfig(where=f"{WAREHOUSE} of a {self.lake} lake", reason=reason) from error
+
+
 def parse_warehouse(lake: str, options: Mapping[str, str]) -> str:
     """An absolute path, or `s3://bucket/prefix`. Raises `UnknownOption`, `InvalidConfig`."""
     if unknown := sorted(set(options) - {WAREHOUSE, ALLOWED_LOCATIONS, LIMIT_OPTION, *S3_OPTIONS}):
         (nearest, *_) = (*difflib.get_close_matches(unknown[0], S3_OPTIONS, 1), WAREHOUSE)
         raise UnknownOption(where=f"datalake.{lake}", key=unknown[0], nearest=nearest)
-    given = options.get(WAREHOUSE, "")
-    url = urlparse(given)
+    return parse_location(lake, options.get(WAREHOUSE, ""))
+
+
+def parse_location(lake: str, text: str) -> str:
+    """As `parse_warehouse`."""
+    url = urlparse(text)
     if url.scheme in ("s3", "s3a") and url.netloc:
         return f"s3://{url.netloc}{url.path.rstrip('/')}"
-    if not given or url.scheme not in ("", "file"):
-        reason = f"{given!r} is no folder (a path, or file:) and no s3:// address"
+    if not text or url.scheme not in ("", "file"):
+        reason = f"{'' if text else 'it is missing; '}{text!r} is no folder (a path, or file:) and no s3:// address"
         raise InvalidConfig(where=f"datalake.{lake}.{WAREHOUSE}", reason=reason)
-    return os.path.abspath(unquote(url.path) if url.scheme else given)
+    return os.path.abspath(unquote(url.path) if url.scheme else text)
 
 
 def missing_table(lake: str, files: TableFiles, warehouse: str, table: str) -> LakeError:
@@ -50,14 +87,3 @@ def missing_table(lake: str, files: TableFiles, warehouse: str, table: str) -> L
     return LakeUnavailable(
         lake=lake, what=f"look for {table}", reason=f"folder {warehouse} is not there; is it mounted?"
     )
-
-
-def check_warehouse(lake: str, files: TableFiles, warehouse: str) -> None:
-    """By a file that is written and deleted. Raises `InvalidConfig`."""
-    probe = f"{warehouse}/.lakeward-check-{uuid.uuid4().hex}"
-    try:
-        files.put(probe, "lakeward")
-        files.delete(probe)
-    except OSError as error:
-        reason = f"{warehouse} cannot be written to: {error}"
-        raise InvalidConfig(where=f"{WAREHOUSE} of a {lake} lake", reason=reason) from error

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL on lake tables of a format whose log keeps columns and properties: create, match, alter."""
+"""DDL on lake tables of a format whose log keeps columns and properties: create, match, alter, drop."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.lake.core.failures import lake_errors
 from lakeward.lake.core.historylimit import new_history
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.reconcile import find_owner
+from lakeward.lake.given import Allowed, check_allowed
+from lakeward.lake.partitionvalue import check_partition_keys
+from lakeward.lake.warehouse import Warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -135,7 +139,11 @@ class CoreCatalog(LakeCatalog, Generic[G]):
         raise LakeUnavailable(lake=self.lake, what=f"alter {table.path}", reason="others kept committing")
 
     def _check_changes(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
-        self.check_columns(columns, str(table.path))
+        try:
+            self.check_columns(columns, str(table.path))
+        except InvalidTable as error:
+            change = f"add {error.value}"
+            raise InvalidAlter(table=str(table.path), change=change, reason=error.reason) from error
         for column in columns:
             if not column.type.nullable:
                 reason = "an added column must be nullable"
@@ -150,6 +158,38 @@ class CoreCatalog(LakeCatalog, Generic[G]):
         diff += [f"{k}: lake {have[k] or 'none'}, wanted {v or 'none'}" for k, v in due.items() if have[k] != v]
         if diff:
             raise LakeMismatch(table=str(table.path), diff="; ".join(diff))
+
+
+class WarehouseCatalog(CoreCatalog[G]):
+    """Of a format whose tables are folders below a warehouse."""
+
+    allowed: Mapping[str, Allowed]
+    """Lake properties that a table may be given, without the format's prefix."""
+
+    has_time_partitions = False
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+
+    def check(self) -> None:
+        self._warehouse.check()
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        super().check_descriptor(path, descriptor)
+        check_partition_keys(path, descriptor, by_time=self.has_time_partitions)
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        check_allowed(path, f"{self.lake}.", properties, said, self.allowed)
+
+    def location(self, path: TablePath) -> str:
+        return self._warehouse.folder(path)
+
+    def drop(self, path: TablePath) -> None:
+        with lake_errors(self.lake)(str(path), "drop"):
+            self._warehouse.files.remove_folder(self.location(path))
+
+    def expected_layout(self, descriptor: TableDescriptor) -> Mapping[str, str]:
+        return {"primary key": ",".join(descriptor.primary_key), "partitions": ",".join(descriptor.partition_keys)}
 
 
 def missing_columns(table: TableInfo, have: Sequence[Column], columns: Sequence[Column]) -> list[Column]:

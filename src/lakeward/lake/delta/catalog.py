@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from lakeward.lake.core.catalog import CoreCatalog
-from lakeward.lake.delta import lake_errors
+from lakeward.lake.core.catalog import WarehouseCatalog
 from lakeward.lake.delta.columns import parse_schema_string, to_schema_string
 from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.actions import Action, commit_info
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed, check_allowed
-from lakeward.lake.partitionvalue import check_partition_keys
-from lakeward.lake.tablefiles import TableFiles
-from lakeward.lake.warehouse import check_warehouse
+from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed
+from lakeward.lake.warehouse import Warehouse
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 
-_ATTEMPTS = 5
 _PRIMARY_KEY = "lakeward.primary-key"
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}
 """Longer than history is kept here: a `VACUUM` by others takes nothing that a snapshot of ours needs."""
@@ -47,21 +43,12 @@ _ALLOWED = {
 """What rounds read, and what Delta's own engines do that write or clean up beside them."""
 
 
-class DeltaLakeCatalog(CoreCatalog[DeltaGround]):
-    lake = "delta"
+class DeltaLakeCatalog(WarehouseCatalog[DeltaGround]):
+    lake, allowed = "delta", _ALLOWED
 
-    def __init__(self, files: TableFiles, warehouse: str, log_of: Callable[[TablePath], DeltaLog]) -> None:
-        self._files, self._warehouse, self._log_of = files, warehouse, log_of
-
-    def check(self) -> None:
-        check_warehouse("delta", self._files, self._warehouse)
-
-    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
-        super().check_descriptor(path, descriptor)
-        check_partition_keys(path, descriptor)
-
-    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
-        check_allowed(path, "delta.", properties, said, _ALLOWED)
+    def __init__(self, warehouse: Warehouse, log_of: Callable[[TablePath], DeltaLog]) -> None:
+        super().__init__(warehouse)
+        self._log_of = log_of
 
     def check_columns(self, columns: Sequence[Column], table: str) -> None:
         to_schema_string(columns, table)
@@ -71,13 +58,6 @@ class DeltaLakeCatalog(CoreCatalog[DeltaGround]):
 
     def exists(self, path: TablePath) -> bool:
         return bool(self._log_of(path).listing().versions)
-
-    def location(self, path: TablePath) -> str:
-        return f"{self._warehouse}/{path.database}/{path.table}"
-
-    def drop(self, path: TablePath) -> None:
-        with lake_errors(str(path), "drop"):
-            self._files.remove_folder(self.location(path))
 
     def open_log(self, path: TablePath) -> DeltaSnapshotLog:
         return DeltaSnapshotLog(self._log_of(path))

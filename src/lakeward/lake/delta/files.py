@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
-from lakeward.lake.core.probe import probe_folder
 from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
 from lakeward.lake.delta import lake_errors
 from lakeward.lake.delta.columns import parse_schema_string, table_schema
@@ -166,7 +165,7 @@ class DeltaFiles(RowFiles[DeltaGround, AddFile]):
 
     def probe(self) -> bool:
         with lake_errors(self._log.table, "write and delete a probe file of"):
-            probe_folder(self._log.files, self._log.root)
+            self._log.files.probe(self._log.root)
         return True
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
@@ -15,10 +14,7 @@ from lakeward.lake.delta.files import DeltaFiles, rewrite
 from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.log import DeltaLog, LogCache
 from lakeward.lake.delta.writer import DeltaLakeWriter
-from lakeward.lake.metadatabounds import MetadataBounds
-from lakeward.lake.s3files import files_at
-from lakeward.lake.tablefiles import TableFiles
-from lakeward.lake.warehouse import WarehousePlugin, parse_warehouse
+from lakeward.lake.warehouse import Warehouse, WarehousePlugin, parse_warehouse
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake.writer import WriteTask
@@ -34,43 +30,29 @@ CAPABILITIES = LakeCapabilities(
 
 
 class DeltaLakeStorage(PositionStorage[DeltaGround]):
-    """`options`: those of S3, for a warehouse there."""
-
     name = "delta"
     capabilities = CAPABILITIES
 
     def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
-        self.warehouse, self._options = warehouse, dict(options or {})
+        self.warehouse = Warehouse(self.name, warehouse, options or {})
         self._cache = lru_cache(_CACHED)(lambda _root: LogCache())
 
-    @property
-    def files(self) -> TableFiles:
-        return files_at(self.warehouse, self._options)
-
     def catalog(self) -> DeltaLakeCatalog:
-        return DeltaLakeCatalog(self.files, self.warehouse, self.log)
+        return DeltaLakeCatalog(self.warehouse, self.log)
 
     def open_writer(self, task: WriteTask) -> DeltaLakeWriter:
-        return DeltaLakeWriter(self._files_of(task.table.path), task)
+        return DeltaLakeWriter(self.warehouse.files_of(task.table.path), task)
 
     def open_table(self, table: TableInfo) -> PositionTable[DeltaGround]:
         log = self.log(table.path)
         return PositionTable.of(table, DeltaSnapshotLog(log), DeltaFiles(log))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite(self._files_of(task.table.path), task, is_due)
+        return rewrite(self.warehouse.files_of(task.table.path), task, is_due)
 
     def log(self, path: TablePath) -> DeltaLog:
-        root = self._root(path)
-        return DeltaLog(self._files_of(path), root, str(path), self._cache(root))
-
-    def _root(self, path: TablePath) -> str:
-        return f"{self.warehouse}/{path.database}/{path.table}"
-
-    def _files_of(self, path: TablePath) -> TableFiles:
-        more = parse_locations(self._options)
-        allowed = AllowedPaths(str(path), self._root(path), self.warehouse, more)
-        return AllowedFiles(self.files, allowed, MetadataBounds.parse(self._options))
+        root = self.warehouse.folder(path)
+        return DeltaLog(self.warehouse.files_of(path), root, str(path), self._cache(root))
 
 
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from lakeward.lake.core.files import StoredFiles
-from lakeward.lake.core.probe import probe_folder
 from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.changes import handle_of
 from lakeward.lake.hudi.ground import HudiGround
@@ -50,7 +49,7 @@ class HudiFiles(StoredFiles[HudiGround]):
 
     def probe(self) -> bool:
         with lake_errors(self._table.name, "write and delete a probe file of"):
-            probe_folder(self._table.files, self._table.own_folder)
+            self._table.files.probe(self._table.own_folder)
         return True
 
     def _list(self, ground: HudiGround, prefix: str | None) -> list[StoredFile]:

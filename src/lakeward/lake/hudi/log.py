@@ -22,7 +22,6 @@ from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
-from lakeward.model.table import TableInfo
 
 _OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite", "DELETE_PARTITION": "delete"}
 """Hudi's words and the plug point's; any other appends."""
@@ -31,8 +30,8 @@ _OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite"
 class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
     lake, ground_type = "hudi", HudiGround
 
-    def __init__(self, table: HudiTable, info: TableInfo) -> None:
-        self._table, self._info, self.table = table, info, table.name
+    def __init__(self, table: HudiTable) -> None:
+        self._table, self.table = table, table.name
 
     def load(self) -> HudiGround:
         return HudiGround.load(self._table)
@@ -67,7 +66,7 @@ class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
             requested=change.requested,
             action=change.action,
             operation=change.operation,
-            schema=to_avro_schema(ground.columns, self._info.path.table),
+            schema=to_avro_schema(ground.columns, os.path.basename(self._table.root)),
             keys=dict(keys),
             files=change.staged,
             replaced=change.replaced,

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lakeward.errors import InvalidConfig, UnsafeLake
-from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.core.storage import CoreStorage
 from lakeward.lake.core.table import LakeTable
 from lakeward.lake.hudi.catalog import HudiLakeCatalog
@@ -19,9 +18,7 @@ from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
 from lakeward.lake.hudi.writer import HudiLakeWriter
-from lakeward.lake.metadatabounds import MetadataBounds
-from lakeward.lake.tablefiles import LocalFiles, TableFiles
-from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse
+from lakeward.lake.warehouse import WAREHOUSE, Warehouse, WarehousePlugin, parse_warehouse
 from lakeward.model.table import BucketFunction, TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake.writer import WriteTask
@@ -40,35 +37,27 @@ class HudiLakeStorage(CoreStorage[HudiGround]):
     capabilities = CAPABILITIES
 
     def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
-        self.warehouse, self._files, self._locations = warehouse, LocalFiles(), parse_locations(options or {})
-        self._bounds = MetadataBounds.parse(options or {})
+        self.warehouse = Warehouse(self.name, warehouse, options or {})
 
     def catalog(self) -> HudiLakeCatalog:
-        return HudiLakeCatalog(self._files, self.warehouse, self.table)
+        return HudiLakeCatalog(self.warehouse, self.table)
 
     def open_writer(self, task: WriteTask) -> HudiLakeWriter:
-        return HudiLakeWriter(self._files_of(task.table.path), task)
+        return HudiLakeWriter(self.warehouse.files_of(task.table.path), task)
 
     def open_table(self, table: TableInfo) -> LakeTable[HudiGround]:
         there, encodings = self.table(table.path), self.capabilities.delete_encodings
-        log, files, changes = HudiSnapshotLog(there, table), HudiFiles(there, table), HudiChanges(there, table)
+        log, files, changes = HudiSnapshotLog(there), HudiFiles(there, table), HudiChanges(there, table)
         return LakeTable(table, log, files, changes, encodings)
 
     def open_reader(self, table: TableInfo) -> HudiLakeReader:
         return HudiLakeReader(self.open_table(table), self.table(table.path))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(self._files_of(task.table.path), task, is_due)
+        return rewrite_group(self.warehouse.files_of(task.table.path), task, is_due)
 
     def table(self, path: TablePath) -> HudiTable:
-        return HudiTable(self._files_of(path), self._root(path), str(path))
-
-    def _root(self, path: TablePath) -> str:
-        return f"{self.warehouse}/{path.database}/{path.table}"
-
-    def _files_of(self, path: TablePath) -> TableFiles:
-        allowed = AllowedPaths(str(path), self._root(path), self.warehouse, self._locations)
-        return AllowedFiles(self._files, allowed, self._bounds)
+        return HudiTable(self.warehouse.files_of(path), self.warehouse.folder(path), str(path))
 
 
 class HudiLakePlugin(WarehousePlugin):

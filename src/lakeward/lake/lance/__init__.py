@@ -8,7 +8,7 @@ from lakeward.lake.core import failures
 
 def is_missing(error: Exception) -> bool:
     """Does the library report a file or a version as missing?"""
-    return "not found" in str(error).lower()
+    return isinstance(error, ValueError) and "not found" in str(error).lower()
 
 
 lake_errors = failures.lake_errors("lance", RuntimeError, is_transient=is_missing)

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import lance
 import pyarrow as pa
 
-from lakeward.lake.core.catalog import CoreCatalog
-from lakeward.lake.given import HISTORY, NUMBER, check_allowed
-from lakeward.lake.lance import lake_errors
+from lakeward.lake.core.catalog import WarehouseCatalog
+from lakeward.lake.given import HISTORY, NUMBER
 from lakeward.lake.lance.columns import (
     check_columns,
     parse_columns,
@@ -22,13 +21,10 @@ from lakeward.lake.lance.columns import (
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
-from lakeward.lake.partitionvalue import check_partition_keys
-from lakeward.lake.tablefiles import TableFiles
-from lakeward.lake.warehouse import check_warehouse
+from lakeward.lake.warehouse import Warehouse
 from lakeward.model.schema import Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model.table import TableInfo, TablePath
 
-_ATTEMPTS = 5
 _PRIMARY_KEY, _PARTITION_KEYS = "lakeward.primary-key", "lakeward.partition-keys"
 _RESERVED = (_PRIMARY_KEY, _PARTITION_KEYS, "lance.auto_cleanup.")
 """Lake properties that nobody may change: rounds rely on them, and history is kept as our own properties say."""
@@ -38,21 +34,12 @@ _FILE_VERSION = "2.2"
 """The format of data files that the library writes by itself since 14, and that other readers of it have."""
 
 
-class LanceLakeCatalog(CoreCatalog[LanceGround]):
-    lake = "lance"
+class LanceLakeCatalog(WarehouseCatalog[LanceGround]):
+    lake, allowed, has_time_partitions = "lance", _ALLOWED, True
 
-    def __init__(self, files: TableFiles, warehouse: str, table_of: Callable[[TablePath], LanceTable]) -> None:
-        self._files, self._warehouse, self._table_of = files, warehouse, table_of
-
-    def check(self) -> None:
-        check_warehouse("lance", self._files, self._warehouse)
-
-    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
-        super().check_descriptor(path, descriptor)
-        check_partition_keys(path, descriptor, by_time=True)
-
-    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
-        check_allowed(path, "lance.", properties, said, _ALLOWED)
+    def __init__(self, warehouse: Warehouse, table_of: Callable[[TablePath], LanceTable]) -> None:
+        super().__init__(warehouse)
+        self._table_of = table_of
 
     def check_columns(self, columns: Sequence[Column], table: str) -> None:
         check_columns(columns, table)
@@ -62,13 +49,6 @@ class LanceLakeCatalog(CoreCatalog[LanceGround]):
 
     def exists(self, path: TablePath) -> bool:
         return bool(self._table_of(path).versions())
-
-    def location(self, path: TablePath) -> str:
-        return self._table_of(path).root
-
-    def drop(self, path: TablePath) -> None:
-        with lake_errors(str(path), "drop"):
-            self._files.remove_folder(self.location(path))
 
     def open_log(self, path: TablePath) -> LanceSnapshotLog:
         return LanceSnapshotLog(self._table_of(path))
@@ -82,10 +62,6 @@ class LanceLakeCatalog(CoreCatalog[LanceGround]):
     def layout(self, ground: LanceGround) -> Mapping[str, str]:
         config = ground.config
         return {"primary key": config.get(_PRIMARY_KEY, ""), "partitions": config.get(_PARTITION_KEYS, "")}
-
-    def expected_layout(self, descriptor: TableDescriptor) -> Mapping[str, str]:
-        partitions = ",".join(descriptor.partition_keys)
-        return {"primary key": ",".join(descriptor.primary_key), "partitions": partitions}
 
     def make(self, table: TableInfo, properties: Mapping[str, str]) -> bool:
         """The first version has no properties: the second is the one that shows."""

@@ -14,7 +14,6 @@ from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
-from lakeward.lake.core.probe import probe_folder
 from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
 from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import parse_columns
@@ -131,7 +130,7 @@ class LanceFiles(RowFiles[LanceGround, Any]):
 
     def probe(self) -> bool:
         with lake_errors(self._table.name, "write and delete a probe file of"):
-            probe_folder(self._table.files, self._table.root)
+            self._table.files.probe(self._table.root)
         return True
 
 

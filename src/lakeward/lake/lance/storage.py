@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.lance.catalog import LanceLakeCatalog
@@ -14,9 +13,7 @@ from lakeward.lake.lance.files import LanceFiles, rewrite
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
-from lakeward.lake.metadatabounds import MetadataBounds
-from lakeward.lake.s3files import files_at
-from lakeward.lake.tablefiles import TableFiles
+from lakeward.lake.warehouse import Warehouse
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake.writer import WriteTask
@@ -42,28 +39,25 @@ CAPABILITIES = LakeCapabilities(
 
 
 class LanceLakeStorage(PositionStorage[LanceGround]):
-    """`options`: those of S3, for a warehouse there."""
-
     name = "lance"
     capabilities = CAPABILITIES
 
     def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
-        self.warehouse, self._options = warehouse, dict(options or {})
-        self._cache = lru_cache(_CACHED)(lambda _root: VersionCache())
+        self.warehouse = Warehouse(self.name, warehouse, options or {}, suffix=".lance")
+        """Engines know a Lance table by its folder's name."""
 
-    @property
-    def files(self) -> TableFiles:
-        return files_at(self.warehouse, self._options)
+        self._cache = lru_cache(_CACHED)(lambda _root: VersionCache())
 
     @property
     def storage_options(self) -> dict[str, str]:
         """As the library spells them."""
-        given = {name: self._options[key] for key, name in _STORAGE_KEYS.items() if key in self._options}
+        options = self.warehouse.options
+        given = {name: options[key] for key, name in _STORAGE_KEYS.items() if key in options}
         is_plain = given.get("aws_endpoint", "").startswith("http://")
         return {**given, **({"allow_http": "true"} if is_plain else {})}
 
     def catalog(self) -> LanceLakeCatalog:
-        return LanceLakeCatalog(self.files, self.warehouse, self.table)
+        return LanceLakeCatalog(self.warehouse, self.table)
 
     def open_writer(self, task: WriteTask) -> LanceLakeWriter:
         return LanceLakeWriter(task, self.storage_options)
@@ -76,8 +70,5 @@ class LanceLakeStorage(PositionStorage[LanceGround]):
         return rewrite(self.table(task.table.path), task, is_due)
 
     def table(self, path: TablePath) -> LanceTable:
-        """Engines know a Lance table by its folder's name."""
-        root = f"{self.warehouse}/{path.database}/{path.table}.lance"
-        allowed = AllowedPaths(str(path), root, self.warehouse, parse_locations(self._options))
-        files = AllowedFiles(self.files, allowed, MetadataBounds.parse(self._options))
+        root, files = self.warehouse.folder(path), self.warehouse.files_of(path)
         return LanceTable(files, root, str(path), self.storage_options, self._cache(root))

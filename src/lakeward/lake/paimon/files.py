@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from lakeward.lake.core.files import StoredFiles
-from lakeward.lake.core.probe import probe_folder
 from lakeward.lake.paimon.changes import PaimonGround
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import table_folder
@@ -49,7 +48,7 @@ class PaimonFiles(StoredFiles[PaimonGround]):
     def probe(self) -> bool:
         lake_table = self._connection.load(self._path)
         with lake_errors(self._where, "write and delete a probe file of"):
-            probe_folder(files_of(lake_table), table_folder(lake_table))
+            files_of(lake_table).probe(table_folder(lake_table))
         return True
 
     def _listed(self) -> Iterator[StoredFile]:

@@ -213,7 +213,7 @@ def test_a_warehouse_is_a_folder_or_a_bucket(warehouse: str) -> None:
 
 
 def test_a_warehouse_may_be_given_as_a_file_uri(tmp_path: Path) -> None:
-    assert open_lake({"warehouse": (tmp_path / "a b").as_uri()}).warehouse == str(tmp_path / "a b")
+    assert open_lake({"warehouse": (tmp_path / "a b").as_uri()}).warehouse.location == str(tmp_path / "a b")
 
 
 @pytest.mark.parametrize(

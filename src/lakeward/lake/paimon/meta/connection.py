@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pypaimon import CatalogFactory
@@ -21,16 +19,15 @@ from pypaimon.catalog.catalog_exception import (
     TableNotExistException,
 )
 
-from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable, LakewardError
+from lakeward.errors import InvalidConfig, LakeTableGone
+from lakeward.lake.core import failures
 from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.paimon.meta.boundedfiles import bounded, with_plain_files
-from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.lake.warehouse import missing_table
+from lakeward.lake.warehouse import Warehouse, missing_table, parse_location
 from lakeward.model.table import TablePath
 
 _WHERE, _URI = "datalake.paimon.warehouse", "datalake.paimon.uri"
-_S3 = "s3://"
 _S3_KEYS = (
     ("endpoint", "s3.endpoint", "AWS_ENDPOINT_URL_S3"),
     ("region", "s3.region", "AWS_REGION"),
@@ -49,7 +46,7 @@ _LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecr
 
 
 _NOT_ALLOWED = (DatabaseNoPermissionException, TableNoPermissionException)
-_OUTSIDE = (OSError, RuntimeError, ValueError, pa.ArrowException, RESTException, *_NOT_ALLOWED)
+_OUTSIDE = (RuntimeError, ValueError, pa.ArrowException, RESTException, *_NOT_ALLOWED)
 """Whatever a store answers, the native library tells as a ValueError."""
 
 
@@ -68,11 +65,11 @@ class PaimonConnection:
         if self.kind == REST and options.get(_TOKENS, "false").lower() == "true":
             reason = "files are read and written with keys of the configuration; tokens of the catalog are not served"
             raise InvalidConfig(where=f"datalake.paimon.{_TOKENS}", reason=reason)
-        given = options.get("warehouse")
-        self.warehouse = (given or "") if self.kind == REST else _warehouse(given)
+        named = options.get("warehouse", "")
+        self.warehouse = named if self.kind == REST else parse_location("paimon", named)
         """Of a REST catalog: a name that its server knows. It says where each table lies."""
 
-        self._is_local = self.kind != REST and not self.warehouse.startswith(_S3)
+        self._is_local = self.kind != REST and not self.warehouse.startswith("s3://")
 
     @contextmanager
     def catalog(self, table: str, what: str) -> Iterator[Any]:
@@ -132,46 +129,18 @@ class PaimonConnection:
         is nobody knows before there is a table."""
         if self.kind == REST:
             return
-        probe = f"{self.warehouse}/.lakeward-check-{uuid.uuid4().hex}"
-        try:
-            files = files_at(self.warehouse, self.catalog_options)
-            files.put(probe, "lakeward")
-            files.delete(probe)
-        except OSError as error:
-            raise InvalidConfig(where=_WHERE, reason=f"{self.warehouse} cannot be written to: {error}") from error
+        Warehouse("paimon", self.warehouse, self.catalog_options).check()
 
 
 def identifier(path: TablePath) -> str:
     return f"{path.database}.{path.table}"
 
 
-def _warehouse(given: str | None) -> str:
-    if not given:
-        raise InvalidConfig(where=_WHERE, reason="it is missing; name the folder that holds the tables")
-    url = urlparse(given)
-    if url.scheme in ("s3", "s3a"):
-        return f"{_S3}{url.netloc}{url.path.rstrip('/')}"
-    if url.scheme not in ("", "file"):
-        raise InvalidConfig(where=_WHERE, reason=f"{given}: only folders (a path, or file:) and s3:// are written to")
-    return os.path.abspath(unquote(url.path) if url.scheme else given)
-
-
-@contextmanager
-def lake_errors(table: str, what: str) -> Iterator[None]:
-    """Inside, a missing table is `LakeTableGone` and trouble outside `LakeUnavailable`."""
-    try:
-        yield
-    except (TableNotExistException, DatabaseNotExistException) as error:
-        raise LakeTableGone(table=table) from error
-    except LakewardError:
-        raise
-    except Exception as error:
-        if not isinstance(error, _OUTSIDE) and not _is_of_database(error):
-            raise
-        reason = f"{type(error).__name__}: {error}"
-        raise LakeUnavailable(lake="paimon", what=f"{what} {table}".strip(), reason=reason) from error
-
-
 def _is_of_database(error: Exception) -> bool:
     """Every driver has its own, of the same names (PEP 249)."""
     return not {"DatabaseError", "InterfaceError"}.isdisjoint(c.__name__ for c in type(error).__mro__)
+
+
+lake_errors = failures.lake_errors(
+    "paimon", *_OUTSIDE, missing=(TableNotExistException, DatabaseNotExistException), is_transient=_is_of_database
+)
