@@ -19,7 +19,7 @@ _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 class Tail(Enum):
-    """What becomes of the one to three bytes after the last whole word."""
+    """How the one to three bytes after the last full word are mixed in."""
 
     STANDARD = "standard"
     """Together one partial word (Iceberg)."""

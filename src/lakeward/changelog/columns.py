@@ -82,7 +82,7 @@ def with_change_words(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def change_names(batch: pa.RecordBatch) -> pa.Array:
-    """Of each row; appends are inserts. Rows of a lake's changelog say theirs."""
+    """Change type of each row as a word; appends are inserts. Rows of a lake's changelog carry theirs."""
     if CHANGE_TYPE in batch.schema.names and not pa.types.is_integer(batch.schema.field(CHANGE_TYPE).type):
         return batch.column(CHANGE_TYPE)
     return _NAMES.take(pa.array(changes_of(batch)))

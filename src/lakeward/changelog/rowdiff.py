@@ -58,7 +58,7 @@ def _same(a: pa.Array, b: pa.Array) -> Mask:
 
 
 def _same_lists(a: pa.Array, b: pa.Array, valid: Mask) -> Mask:
-    """Where both are as long, their elements are told apart in one go."""
+    """Where both lists have the same length, compares their elements in one pass."""
     a_sizes, b_sizes = _sizes(a), _sizes(b)
     same: Mask = valid & (a_sizes == b_sizes)
     rows = np.flatnonzero(same)

@@ -201,15 +201,15 @@ class Client:
         return decode(TierNowAnswer, body)
 
     def reconcile_schema(self, path: str, *, dry_run: bool = False, lake: str | None = None) -> tuple[str, ...]:
-        """Undoes what another engine changed in the lake table's columns or partitioning, where rounds need it; what
-        changed, in words. `dry_run` changes nothing; `lake`: that one, in place of the first. Raises `InvalidAlter` for
-        what cannot go back."""
+        """Undoes changes of other engines to the lake table's columns or partitioning where rounds need it, and returns
+        a description of each. `dry_run` changes nothing; `lake`: this lake instead of the first. Raises `InvalidAlter`
+        for a change that cannot be undone."""
         route, request = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path)), ReconcileSchema(dry_run=dry_run)
         return self.server.call(SchemaReconciled, "POST", route, request, params=_of(lake)).changes
 
     def restore_lake(self, path: str, *, anew: bool = False, lake: str | None = None) -> str | None:
-        """Puts a lake table back that somebody dropped; returns the file that it came back from. `anew`: where nothing
-        is left an empty one is made, None is returned, and a resync writes what the hot store still has. Raises
+        """Restores a lake table that was dropped and returns the file that it came from. `anew`: if nothing is left,
+        creates an empty one and returns None; a resync then writes what the hot store still has. Raises
         `InvalidRequest`."""
         route = routes.RESTORE_LAKE.format(table=TablePath.parse(path))
         return self.server.call(LakeRestored, "POST", route, RestoreLake(anew=anew), params=_of(lake)).source

@@ -40,8 +40,8 @@ def is_lazy(rows: Any) -> bool:
 
 
 def schema_of(frame: Any) -> pa.Schema | None:
-    """The columns of a frame or of Arrow data; None: it is neither. Nanoseconds that nobody uses become microseconds:
-    pandas kept all moments so for long, and lakes have none."""
+    """Schema of a frame or of Arrow data; None: it is neither. Unused nanoseconds become microseconds: pandas stored
+    every timestamp with nanoseconds for years, and lakes have none."""
     rows = as_arrow(frame.head(0) if is_lazy(frame) else frame)
     if rows is None:
         return None
@@ -73,7 +73,7 @@ def is_exact_stand_in(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def plain(given: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """What a checked cast brings into the wanted type. NaN is how pandas writes a gap among numbers."""
+    """Converts values to a type that a checked cast accepts. NaN is how pandas marks a gap among numbers."""
     if pt.is_floating(given.type) and pt.is_integer(wanted):
         return pc.if_else(pc.is_nan(given), pa.scalar(None, given.type), given)
     if pt.is_timestamp(given.type) and pt.is_timestamp(wanted) and wanted.tz is None and given.type.tz is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server that `lakeward up` runs in this folder: where commands and `connect()` go when nobody says where."""
+"""The server that `lakeward up` runs in this folder: the default address of commands and `connect()`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def resolve_server(server: str | None = None) -> Config:
 
 
 def server_of(data: Path) -> str | None:
-    """The address of the server that `up` keeps running on this folder. On this machine only: a token is sent there,
-    and whoever made the folder wrote the file. None where nobody listens, as after a kill."""
+    """The address of the server that `up` runs on this folder. Only addresses of this machine count, since a token is
+    sent there and the file is not trusted. None if no server listens, as after a kill."""
     try:
         address = urlsplit((data / READY).read_text().strip())
         if address.hostname not in ("127.0.0.1", "localhost", "::1") or address.port is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client is set up with: the `client.*` options, from lakeward.toml, the environment and arguments."""
+"""Settings of a client: the `client.*` options, from lakeward.toml, the environment and arguments."""
 
 from __future__ import annotations
 

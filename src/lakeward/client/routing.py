@@ -24,7 +24,7 @@ Piece = tuple[Bucket, pa.RecordBatch]
 
 
 class Router:
-    """Of one table. Rows of one bucket keep their order."""
+    """Routes rows of one table to buckets. Rows of one bucket keep their order."""
 
     def __init__(self, table: TableInfo, *, turn: int | None = None) -> None:
         """`turn` fixes where round-robin begins, for writers that must route the same rows the same way again."""

@@ -56,7 +56,7 @@ class PutSender:
         *,
         writer: int | None = None,
     ) -> None:
-        """`writer` names the writer across processes: whoever sends the same batches under it again adds nothing."""
+        """`writer` names the writer across processes: sending the same batches again under this name adds nothing."""
         self.connection, self.table, self.kind, self.columns = connection, table, kind, columns
         self._stream: _Stream | None = None
         self._window = 1
@@ -122,8 +122,8 @@ class PutSender:
                 unacked.popleft().done(ack)
 
     def _pump(self, take: Callable[[], Outgoing | None], unacked: deque[Outgoing], backoff: Backoff) -> None:
-        """What was not acknowledged goes first. A new stream begins with one batch under way and doubles with each
-        acknowledgement: on a connection that breaks again and again, something gets through each time."""
+        """Sends unacknowledged batches first. A new stream begins with one batch in flight and doubles with each
+        acknowledgement, so that a connection that breaks again and again still makes progress."""
         stream, under_way = self._open(), 0
         while True:
             while under_way < self._window:

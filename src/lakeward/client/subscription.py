@@ -89,7 +89,7 @@ class Subscription:
                 return
 
     def _older(self) -> Iterator[pa.RecordBatch]:
-        """What the log no longer holds, from the lake, bucket by bucket up to where the log begins. Raises
+        """Rows that the log no longer holds, read from the lake, bucket by bucket up to the start of the log. Raises
         `HistoryGone`."""
         from lakeward.read.streamrows import StreamRows
 

@@ -45,7 +45,7 @@ class Table:
     def __init__(
         self, client: Client, info: TableInfo, *, warnings: Sequence[str] = (), plan: Sequence[str] = ()
     ) -> None:
-        """`plan`: what the ALTER that returned this table does, in words."""
+        """`plan`: description of the effects of the ALTER that returned this table."""
         self.client, self.info, self.warnings, self.plan = client, info, tuple(warnings), tuple(plan)
         self.router = Router(info)
         self._lock = threading.Lock()

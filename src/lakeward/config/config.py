@@ -78,7 +78,7 @@ class Config:
         return rows + [Resolved(key=s.key, text=_masked(s), where=s.where) for s in others]
 
     def settings(self) -> dict[str, str]:
-        """What was given, as text: handing this to `resolve(arguments=...)` elsewhere gives the same configuration."""
+        """The given settings as text. Passed to `resolve(arguments=...)` they give the same configuration."""
         return {key: setting.text for key, setting in self._settings.items()}
 
     def _show(self, option: Option[Any]) -> Resolved:

@@ -121,9 +121,8 @@ def _packaged(environment: MutableMapping[str, str]) -> Path | None:
 
 
 def make_shim(runtime: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` starts `runtime`'s without the module it lacks. Written anew each time,
-    atomically.
-    """
+    """Creates a JAVA_HOME whose `bin/java` starts `runtime`'s without the missing module. Written atomically on each
+    call."""
     release = (runtime / "release").read_text() if (runtime / "release").is_file() else ""
     home = cache / "java" / hashlib.sha256(str(runtime).encode()).hexdigest()[:16]
     (home / "bin").mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True)
 class OptionKind(Generic[T]):
-    """`parse` raises `ValueError` with the reason; `allowed` says in words what may be written."""
+    """`parse` raises `ValueError` with the reason; `allowed` describes the valid values."""
 
     name: str
     allowed: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server's configuration says of its lakes: which there are, of which format, with which settings."""
+"""The lakes of the server's configuration: their names, formats and settings."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Option(Generic[T_co]):
         return self.unset if self.default is None else self.kind.render(self.default)
 
     def spell(self, value: Any) -> str:
-        """A value as text that `parse` reads back; secrets are spelled as stars by whoever shows them."""
+        """A value as text that `parse` reads back. Callers that show a secret replace it with stars."""
         return "" if value is None else self.kind.render(value)
 
 

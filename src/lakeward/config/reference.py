@@ -69,7 +69,7 @@ def _row(option: Option[Any]) -> str:
 
 
 def _limits(kind: OptionKind[Any]) -> list[str]:
-    """What the kind's name does not say already: choices and bounds."""
+    """Constraints that the kind's name does not state: choices and bounds."""
     if kind.name == "choice":
         return [f"One of {kind.allowed}."]
     _, comma, bounds = kind.allowed.partition(", at ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the name of a setting says about its value: whether it may be shown, logged, or sent to another process."""
+"""Decides by the name of a setting whether its value may be shown, logged, or sent to another process."""
 
 from __future__ import annotations
 

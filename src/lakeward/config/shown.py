@@ -61,7 +61,7 @@ SHOWN = (
 
 
 def shown_options(settings: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
-    """What peers may know of a lake's settings; `more`: names that the operator adds to the list."""
+    """Settings of a lake that peers may see; `more`: names that the operator adds to the list."""
     allowed = {*SHOWN, *more}
     return {k: shown_value(v) for k, v in settings.items() if k in allowed}
 

@@ -47,9 +47,7 @@ def file_settings(file: Path | None, environment: Mapping[str, str]) -> Iterator
 
 
 def environment_settings(environment: Mapping[str, str]) -> Iterator[Setting]:
-    """Settings of `LAKEWARD_...` variables. One without `__` is none of ours, unless it is an
-    option spelled wrongly.
-    """
+    """Settings from `LAKEWARD_...` variables. A name without `__` is ignored, unless it is a misspelled option."""
     for name in sorted(environment):
         if name in _SHORT:
             yield Setting(_SHORT[name], environment[name], f"environment {name}")

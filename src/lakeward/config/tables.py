@@ -76,7 +76,8 @@ def check_properties(
 
 
 def check_given(table: str, properties: Mapping[str, str | None]) -> None:
-    """What a person says when a table is made or altered; tables that are there may have it. Raises `InvalidTable`."""
+    """Checks properties that a person sets when a table is created or altered. Existing tables may have them. Raises
+    `InvalidTable`."""
     for key, value in properties.items():
         option = options.ALL.get(key)
         if option is not None and option.scope is not Scope.TABLE:
@@ -136,14 +137,14 @@ def lakes_in_use(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def side_prefix(side: SideName) -> str:
-    """What properties of one side begin with."""
+    """Prefix of the properties of one side."""
     if side.content is Content.CHANGELOG:
         return f"{options.TABLE_DATALAKE_CHANGELOG.key}."
     return f"{options.TABLE_DATALAKE_LAKES.key}.{side.lake}."
 
 
 def side_properties(properties: Mapping[str, str], side: SideName) -> dict[str, str]:
-    """What a table says of one of its sides, as if it were said of the table."""
+    """Properties that apply to one side of a table, without their prefix."""
     prefix = side_prefix(side)
     own = {k: v for k, v in properties.items() if k.startswith(prefix) and k not in options.ALL}
     return {f"{SIDE}{k.removeprefix(prefix)}": v for k, v in own.items()}
@@ -222,7 +223,7 @@ def _check_auto_partition(table: str, config: Config, descriptor: TableDescripto
 
 
 def _check_time(table: str, config: Config, descriptor: TableDescriptor, key: PartitionKey, *, has_unit: bool) -> None:
-    """Of partitions by the time of a column, whose unit and zone the column decides."""
+    """Checks the options of partitions by the time of a column, whose unit and time zone the column decides."""
     unit, zone = config.get(options.TABLE_AUTO_PARTITION_TIME_UNIT), config.get(options.TABLE_AUTO_PARTITION_TIME_ZONE)
     if has_unit and str(unit) != str(key.unit):
         reason = f"the table is partitioned by {key}: leave it out"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error Lakeward raises, in one tree. Imports nothing of ours. A branch of it is a file here.
+"""Every error Lakeward raises, in one tree. Imports no other package of Lakeward. A branch of it is a file here.
 
     LakewardError
-    ├── InvalidInput                what a person or program handed in is wrong; nothing was changed
+    ├── InvalidInput                the input of a person or program is wrong; nothing was changed
     │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
     │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
     │   ├── InvalidRows             row, column, reason
@@ -28,9 +28,9 @@
     │                               LakeFileBroken, LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing,
     │                               ForeignRowsFound, LakeHistoryGone, RowNotEncoded, LakeUnreadable, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
-    ├── StartFailed                 a process of ours ended before it was up
-    ├── SplitFailed                 a task returned an error that is not one of ours
-    ├── LeftBehind                  a writer that others, of the same read, did not wait for
+    ├── StartFailed                 a child process ended before it was up
+    ├── SplitFailed                 a task failed with an unexpected exception
+    ├── LeftBehind                  a writer fell behind the others of its read
     ├── FaultInjected               a test asked for it
     └── RemoteError                 a peer sent a code this version does not know
 

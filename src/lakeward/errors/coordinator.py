@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the coordinator: epochs, leases, ledger."""
+"""Errors of the coordinator: epochs, leases, ledger."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the hot store and its data folder."""
+"""Errors of the hot store and its data folder."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class UnsafePath(HotStoreError):
 
 
 class TableLoading(HotStoreError):
-    """What a table holds already is on its way into the hot store."""
+    """The table's existing rows are still being loaded into the hot store."""
 
     code = "table-loading"
     http_status = 409
@@ -155,7 +155,7 @@ class TableLoading(HotStoreError):
 
 
 class LoadLost(HotStoreError):
-    """Of a table that is adopted: a restored folder, say."""
+    """The load of a table that is adopted was lost, for example in a restored folder."""
 
     code = "load-lost"
     retryable = True
@@ -165,7 +165,7 @@ class LoadLost(HotStoreError):
 
 
 class WritesPaused(HotStoreError):
-    """Somebody has to do something first, so it is said at once and not tried again."""
+    """An operator has to act first, so clients report it at once and do not retry."""
 
     code = "writes-paused"
     http_status = 503

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person or program handed in is wrong; nothing was changed."""
+"""The input of a person or program is wrong; nothing was changed."""
 
 from __future__ import annotations
 

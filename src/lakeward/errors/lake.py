@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of lakes and of commits to them."""
+"""Errors of lakes and of commits to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class CommitError(LakewardError):
 
 
 class CommitConflict(CommitError):
-    """The lake is not as the commit demanded. `lost` is true when another round of ours moved offsets or token."""
+    """The lake is not in the state that the commit requires. `lost` is true when another of our rounds moved offsets or
+    token."""
 
     code = "commit-conflict"
     template = "table {table}, round {round_id}: {reason}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of what is away or late, of tasks, and those that tests ask for."""
+"""Errors of unavailable or late servers, of tasks, and of tests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class StartFailed(LakewardError):
 
 
 class SplitFailed(LakewardError):
-    """An error that is not one of ours came out of a split; its text is kept."""
+    """An unexpected exception in a split; its text is kept."""
 
     code = "split-failed"
     template = "table {table}, split {split}: {kind}: {text}"
@@ -76,7 +76,7 @@ class SplitFailed(LakewardError):
 
 
 class LeftBehind(LakewardError):
-    """Of a writer beside others that read the log together: they went on."""
+    """A writer fell behind the other writers that read the log with it, and they continued without it."""
 
     code = "left-behind"
     retryable = True

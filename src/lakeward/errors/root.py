@@ -91,7 +91,7 @@ def tree(root: type[LakewardError] = LakewardError) -> Iterator[type[LakewardErr
 
 
 def fact_names(cls: type[LakewardError]) -> tuple[str, ...]:
-    """What is annotated in the class and those above it, theirs first, but for class variables."""
+    """Annotated attributes of the class and its bases, base classes first, without class variables."""
     known = dict[str, str]()
     for each in reversed(cls.__mro__):
         if issubclass(each, LakewardError):

@@ -27,8 +27,8 @@ class Heartbeat:
 
 
 class BackgroundThread:
-    """Runs `work` every `every_s` until `stop`; a number that `work` returns is the pause before its next turn.
-    Whatever it raises is told once and the thread goes on: nothing but `stop` ends it."""
+    """Runs `work` every `every_s` until `stop`; a number that `work` returns is the pause before the next run. An
+    exception is logged once and the thread continues: only `stop` ends it."""
 
     def __init__(
         self, name: str, work: Callable[[], float | None], every_s: float, *, patience_s: float = PATIENCE_S

@@ -30,7 +30,7 @@ class CutEnds:
     gone: OffsetMap = field(default_factory=OffsetMap)
 
     def is_reached(self, offsets: Mapping[Bucket, int]) -> bool:
-        """Whoever has these offsets has every row of the cut."""
+        """True if these offsets include every row of the cut."""
         return all(offsets.get(bucket, 0) >= end for bucket, end in self.ends.items())
 
     def covers(self, offsets: Mapping[Bucket, int]) -> bool:
@@ -104,7 +104,7 @@ class Cut:
 
     @property
     def tag(self) -> str:
-        """What its snapshots are called in lakes that have names for them."""
+        """Name of its snapshots in lakes that support named snapshots."""
         return f"lakeward-cut-{self.name}"
 
     def find(self, path: TablePath) -> CutTable | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the system says of a disk or folder, as our errors: full, read-only, not ours to open."""
+"""Operating-system errors about disks and folders, as our errors: full, read-only, no permission to open."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _DEEPEST_CAUSE = 8
 
 
 def find_disk_trouble(error: BaseException) -> DiskFull | DataFolderUnusable | None:
-    """What an error is that has a full disk for its cause, or one that the system made read-only, whoever wrapped it:
-    SQLAlchemy, Arrow, our own."""
+    """Finds the cause of an error in a full or read-only disk, also below errors of SQLAlchemy, Arrow or Lakeward;
+    None: the cause is another one."""
     seen: BaseException | None = error
     for _ in range(_DEEPEST_CAUSE):
         if seen is None or isinstance(seen, DiskFull | DataFolderUnusable):

@@ -107,5 +107,5 @@ def new_lease_id() -> LeaseId:
 
 
 def new_folder_name() -> str:
-    """Of a table's files. Drawn here for each, also where the table's id came from elsewhere."""
+    """A new name for a table's folder of files. Always drawn here, also when the table's id came from elsewhere."""
     return str(_draw())

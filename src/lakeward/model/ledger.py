@@ -31,7 +31,7 @@ SKIPPED = "gap-"
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """`rows` is None where nobody counted (adopted ranges). `generation` grows with each resync."""
+    """`rows` is None where rows were not counted (adopted ranges). `generation` grows with each resync."""
 
     table_id: TableId
     bucket: Bucket

@@ -13,7 +13,7 @@ UNNAMED = "?"
 
 @contextmanager
 def of_table(path: str) -> Iterator[None]:
-    """Inside, an error that does not know its table is told; whatever its kind."""
+    """Adds the table to errors of any kind that are raised inside and do not name one."""
     try:
         yield
     except LakewardError as error:

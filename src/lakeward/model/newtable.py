@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new table or column may not be, though tables that were made before the rule go on as they are. Pure."""
+"""Rules for new tables and columns; tables that were created before a rule stay as they are. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Colum
 
 
 def warn_of_columns(columns: Iterable[Column]) -> tuple[str, ...]:
-    """What some engines cannot read, though the table may have it; docs/readers.md has all of them."""
+    """Warns of columns that some engines cannot read, though the table may have them; docs/readers.md lists all of
+    them."""
     names = [c.name for c in columns if any(isinstance(t, TimeType) for t in leaves(c.type))]
     words = "Spark and Java Iceberg have no TIME and read no column of a table that has one; PyIceberg, DuckDB and"
     return (f"column {', '.join(names)}: {words} DataFusion do",) if names else ()

@@ -43,7 +43,8 @@ class PartitionUnit(StrEnum):
         return {"year": "2026", "month": "2026-11", "day": "2026-11-18", "hour": "2026-11-18-05"}[self]
 
     def numbers(self, values: pa.Array) -> np.ndarray:
-        """Of dates or timestamps without a null; 0 is the one that 1970 began with."""
+        """Numbers of the periods that these dates or timestamps (no nulls) fall into; period 0 contains the start of
+        1970."""
         import numpy as np
         import pyarrow as pa
 
@@ -58,7 +59,7 @@ class PartitionUnit(StrEnum):
         return numbers
 
     def text(self, number: int) -> str:
-        """Of the year, month, day or hour with this number."""
+        """Name of the year, month, day or hour with this number."""
         import numpy as np
 
         return str(np.array(number, np.int64).astype(self.dtype)).replace("T", "-")
@@ -127,7 +128,7 @@ class PartitionKey:
             self.unit.number(text)
 
     def fact(self, text: str, kind: pa.DataType) -> pc.Expression:
-        """What is true of the column in every row of a partition."""
+        """Condition on the column that holds for every row of a partition."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -15,12 +15,10 @@ from lakeward.model.table import TableInfo
 
 @dataclass(frozen=True, kw_only=True)
 class LakeBase:
-    """What reconcile found in the lake: the ground a round stands on.
-
-    `token` is the round id of our newest snapshot (None: never tiered), `fence` the number that fencing raises,
-    `head` the snapshot that main points to, ours or foreign (None: no snapshot). `loaded` is the table as the format's
-    reader loaded it for this, for its own committer: what is built on this base need not load it again.
-    """
+    """State of the lake that reconcile read and a round builds on. `token` is the round id of our newest snapshot
+    (None: never tiered), `fence` the number that fencing raises, `head` the snapshot that main points to, ours or
+    foreign (None: no snapshot). `loaded` is the table as the format's reader loaded it, for that format's committer,
+    which need not load it again."""
 
     offsets: OffsetMap = field(default_factory=OffsetMap)
     token: str | None = None
@@ -70,7 +68,7 @@ class RoundPhases:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
-    """What a finished round reports."""
+    """Report of a finished round."""
 
     round_id: RoundId
     snapshot_id: SnapshotId | None

@@ -33,7 +33,7 @@ _WIDER = ((Int8Type, Int16Type, Int32Type, Int64Type), (Float32Type, Float64Type
 
 
 class ColumnChange(StrEnum):
-    """What a lake format may be able to do with the columns of a table that has files."""
+    """Changes to columns that a lake format may support for a table that has files."""
 
     ADD = "add"
     ADD_BETWEEN = "add between others"
@@ -47,8 +47,8 @@ class ColumnChange(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnChanges:
-    """What is asked for. Columns are named as they are before; in `after` (column -> the one before it, or `FIRST`) as
-    they are afterwards."""
+    """Requested changes. Columns have their names from before the call; in `after` (column -> the one before it, or
+    `FIRST`) those from after it."""
 
     add: tuple[Column, ...] = ()
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -226,8 +226,8 @@ def _longest_run(old: Sequence[int], new: Sequence[int]) -> set[int]:
 
 
 def refuse_type(table: TableInfo, column: Column, lake_type: str) -> InvalidAlter:
-    """Of a column that a lake cannot give this type. No lake makes a type narrower: one that a call widened which did
-    not come to its end stays so."""
+    """Error for a column that a lake cannot give this type. No lake makes a type narrower: a column stays wide after a
+    call that widened it and did not finish."""
     before = table.schema.by_id.get(column.column_id, column)
     if before.type.sql == column.type.sql:
         reason = f"an ALTER that did not come to its end made it {lake_type} in its lake; widen it in this one too"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What SIGTERM and Ctrl-C set, for a main thread that serves until then."""
+"""Set by SIGTERM and Ctrl-C, for a main thread that serves until then."""
 
 from __future__ import annotations
 

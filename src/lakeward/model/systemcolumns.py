@@ -22,5 +22,5 @@ LOG_FIELDS = (OFFSET_FIELD, TIMESTAMP_FIELD, CHANGE_TYPE_FIELD)
 
 
 def log_fields(*, is_pk: bool) -> tuple[pa.Field, ...]:
-    """Of a log read; a PK table's names the row that a change replaces."""
+    """Fields of the system columns of a log read; a PK table also has the offset of the row that a change replaces."""
     return (*LOG_FIELDS, PREV_OFFSET_FIELD) if is_pk else LOG_FIELDS

@@ -39,8 +39,8 @@ class BucketFunction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TableDescriptor:
-    """What CREATE TABLE says. `partition_keys`: columns, or times of columns (`day(ts)`). `bucket_keys` empty: rows of
-    a log table are spread round-robin."""
+    """The definition of a table from CREATE TABLE. `partition_keys`: columns, or times of columns (`day(ts)`).
+    `bucket_keys` empty: rows of a log table are spread round-robin."""
 
     schema: Schema
     primary_key: tuple[str, ...] = ()

@@ -189,6 +189,6 @@ def plain_types(system: str) -> dict[str, DataType]:
 
 
 def spell(kind: DataType, system: str) -> str | None:
-    """What another system calls this type; None for nested ones. `system` is a column of the table."""
+    """Name of this type in another system; None for nested types. `system` is a column of the type table."""
     word: str | None = getattr(row_of(kind), system)
     return None if word is None else word.format(**vars(kind))

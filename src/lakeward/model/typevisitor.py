@@ -58,7 +58,7 @@ class TypeVisitor(ABC, Generic[R]):
         return self.visit(kind.as_array, path)
 
     def field(self, field: RowField, path: str) -> R:
-        """Of a row's field, before the next field is visited."""
+        """Called with a row's field before the next field is visited."""
         return self.visit(field.type, path)
 
     def visit(self, kind: DataType, path: str) -> R:

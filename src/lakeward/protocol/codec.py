@@ -256,8 +256,8 @@ def _bounded(number: int, where: Where) -> int:
 
 
 def load_json(raw: bytes | str, what: str) -> Any:
-    """What a peer sent. Raises `InvalidRequest`, also for NaN, for integers of thousands of digits, and for nesting
-    and numbers of values that no message has."""
+    """Parses a message from a peer. Raises `InvalidRequest`, also for NaN, for integers of thousands of digits, and for
+    more nesting or values than any message has."""
     text = raw.encode(errors="surrogatepass") if isinstance(raw, str) else raw
     opened = text.count(b"{") + text.count(b"[")
     if opened + text.count(b",") > _MOST_VALUES:

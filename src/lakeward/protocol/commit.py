@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job tells the coordinator after the lake has it."""
+"""Messages with which a job reports a commit to the coordinator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator knows of the lake."""
+"""The coordinator's record of a lake's state."""
 
 from __future__ import annotations
 

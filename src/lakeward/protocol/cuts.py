@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people and readers ask of cuts."""
+"""Requests and answers about cuts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CreateCut:
 
 @dataclass(frozen=True, kw_only=True)
 class CutStatus:
-    """`notes`: in words, what each side that has no snapshot of the cut waits for, or why it never will."""
+    """State of a cut. `notes`: per side without a snapshot of the cut, why it waits or will never have one."""
 
     cut: Cut
     state: CutState

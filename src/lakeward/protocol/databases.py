@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask of databases."""
+"""Requests and answers about databases."""
 
 from __future__ import annotations
 

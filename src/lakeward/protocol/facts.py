@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server tells `lakeward doctor` about itself: the machine under it, its logs, its doors."""
+"""Facts that a server reports to `lakeward doctor`: its machine, its logs, its ports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lakeward.model.table import TablePath
 
 @dataclass(frozen=True, kw_only=True)
 class HotFacts:
-    """One table's logs. `appended_bytes` since the server started; `written_at_ms` None: no row yet; `ttl_ms` 0: kept
-    for ever; `read_at_ms` None: nobody read it through the server since that started."""
+    """Facts about the logs of one table. `appended_bytes` counts since the server started; `written_at_ms` None: no row
+    yet; `ttl_ms` 0: rows are kept forever; `read_at_ms` None: no reads since the server started."""
 
     path: TablePath
     local_bytes: int = 0
@@ -59,8 +59,8 @@ class ServerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeProbe:
-    """What came of a probe of one table's lake. `error` None: a file was written there and deleted. `orphan_bytes`:
-    files of ours that are older than `ORPHAN_AGE_MS` and that nothing references."""
+    """Result of probing one table's lake. `error` None: a file was written there and deleted. `orphan_bytes`: our files
+    that are older than `ORPHAN_AGE_MS` and not referenced."""
 
     path: TablePath
     error: str | None = None

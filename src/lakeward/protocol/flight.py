@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What travels over Arrow Flight beside the batches: put commands, batch headers, acknowledgements, tickets, actions.
-
-All are JSON in UTF-8. A ticket is the bytes that `do_get` takes; `ticket_text` is its base64 form for read plans.
-"""
+"""Messages that travel over Arrow Flight beside the batches: put commands, batch headers, acknowledgements, tickets,
+actions. All are JSON in UTF-8. A ticket is the bytes that `do_get` takes; `ticket_text` is its base64 form for read
+plans."""
 
 from __future__ import annotations
 
@@ -79,14 +78,13 @@ class Read(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """What `do_get` serves. `schema_id` is the reader's schema, in which `columns` and the names of keys are found.
-    `width`, how many columns that schema has, is for servers from before 0.2; newer ones do not read it.
+    """A read that `do_get` serves. `schema_id` is the reader's schema, in which `columns` and the names of keys are
+    looked up. `width`, the number of columns of that schema, is for servers before 0.2; newer ones ignore it.
 
-    log: `bucket`, `range`. tail: `offsets` (buckets that are not in it are read from their start), `wait_ms`; each
-    batch says its bucket in app_metadata; the stream ends when all buckets were read to their ends, after at most
-    `wait_ms` without a row. snapshot: `bucket`, `snapshot_id`, `log_offset`. lookup: `bucket`, `keys` (base64 of an
-    Arrow stream of key columns).
-    """
+    log: `bucket`, `range`. tail: `offsets` (other buckets are read from their start), `wait_ms`; each batch names its
+    bucket in app_metadata; the stream ends when all buckets were read to their ends, after at most `wait_ms` without a
+    row. snapshot: `bucket`, `snapshot_id`, `log_offset`. lookup: `bucket`, `keys` (base64 of an Arrow stream of key
+    columns)."""
 
     kind: Read
     table: TablePath

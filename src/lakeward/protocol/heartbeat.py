@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tiering job and the coordinator tell each other on every beat."""
+"""Messages between a tiering job and the coordinator on every heartbeat."""
 
 from __future__ import annotations
 
@@ -220,9 +220,8 @@ class LeaseCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseVerdict:
-    """`expire`: those of the asked snapshots that nobody reads and that nobody can lease any more: the commit may take
-    them.
-    """
+    """Answer to a lease check. `expire`: those of the listed snapshots that have no reader and can no longer be leased;
+    the commit may remove them."""
 
     held: bool
     reason: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask of a server's lakes."""
+"""Requests and answers about a server's lakes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators ask of the coordinator and what it answers: status, queue, tier-now, resyncs, admission."""
+"""Requests of operators to the coordinator and its answers: status, queue, tier-now, resyncs, admission."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lakeward.protocol.views import JobStatus, TableStatus
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptionStatus:
-    """How far the rows of a table that is adopted with a key are in the hot store. `of_rows`: about so many there are.
-    `words`: why it waits, or began anew. Asked for again until `is_done`."""
+    """Progress of loading the rows of a table that is adopted with a key into the hot store. `of_rows`: their
+    approximate number. `words`: why loading waits or started over. Clients ask again until `is_done`."""
 
     path: TablePath
     rows: int = 0
@@ -115,7 +115,7 @@ class ReconcileSchema:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaReconciled:
-    """What was changed in the lake table, or would be, in words; none: it fits."""
+    """Changes that were made in the lake table, or with a dry run would be; empty if it fits."""
 
     path: TablePath
     changes: tuple[str, ...] = ()
@@ -124,14 +124,14 @@ class SchemaReconciled:
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreLake:
-    """Puts a lake table back that somebody dropped; `anew`: makes an empty one where nothing is left of it."""
+    """Restores a lake table that was dropped; `anew`: creates an empty one if nothing is left of it."""
 
     anew: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class LakeRestored:
-    """`source` is the file that it came back from; None: it was made anew."""
+    """`source` is the file from which the table was restored; None: it was created empty."""
 
     path: TablePath
     source: str | None = None
@@ -146,10 +146,9 @@ class RebuildLake:
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptTable:
-    """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does
-    not exist. `foreign`: one that others made, in the named lake, or the one that new tables get; its columns are those
-    that it has.
-    """
+    """Adopts a lake table that has snapshots of Lakeward. The descriptor is needed if the table is not in the hot
+    store. `foreign`: adopts a table of another engine instead, from the named lake or the default one; its columns stay
+    as they are."""
 
     descriptor: TableDescriptor | None = None
     foreign: bool = False
@@ -160,9 +159,8 @@ class AdoptTable:
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionQuery:
-    """What if: another number of slots, other freshness or durations, a table that is not there yet. Times in
-    milliseconds.
-    """
+    """A what-if question: another number of slots, other freshness or durations, a table that does not exist yet. Times
+    in milliseconds."""
 
     slots: int | None = None
     pool: str = "default"

@@ -64,8 +64,8 @@ class AlterTable:
 
 @dataclass(frozen=True, kw_only=True)
 class TableAnswer:
-    """`warnings` are for people: a pool that nobody serves, a freshness that is not feasible. `plan`: what a change of
-    columns does, in words; after a dry run `table` is as it would be."""
+    """`warnings` are for people: a pool without jobs, a freshness that is not feasible. `plan`: the effects of a change
+    of columns, as text; after a dry run `table` is as it would be."""
 
     table: TableInfo
     created: bool = False
@@ -75,7 +75,7 @@ class TableAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeAddress:
-    """What peers need to open a lake: its format, and its options with secrets left out."""
+    """Address of a lake for peers: its format, and its options without secrets."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class LakeAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerInfo:
-    """What a client asks first: versions, and where Flight listens."""
+    """The first answer that a client needs: versions, and the address of Flight."""
 
     version: str
     protocol: str

@@ -47,9 +47,8 @@ class TokenSource:
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] | None = None) -> TokenSource:
-        """What this process was started with. A file that is not here, as on another machine's
-        executor, is no token.
-        """
+        """The token with which this process was started. A token file that does not exist, as on another machine's
+        executor, counts as no token."""
         variables = os.environ if environment is None else environment
         file = variables.get(FILE_VARIABLE)
         return cls(variables.get(TOKEN_VARIABLE), None if file is None or TOKEN_VARIABLE in variables else Path(file))
@@ -78,7 +77,7 @@ class TokenSource:
 
     @classmethod
     def find_for(cls, uri: str) -> TokenSource:
-        """The one to show there: what was said by `use_for`, else what this process was started with."""
+        """The token for this address: the one set by `use_for`, else the one with which this process was started."""
         return _KNOWN.get(uri.rstrip("/")) or cls.of_process()
 
     def current(self) -> str | None:

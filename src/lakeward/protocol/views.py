@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator shows: tables, jobs, rounds, the queue. Read by the dashboard, the command line and
-the client.
-"""
+"""The coordinator's views of tables, jobs, rounds and the queue, for the dashboard, the command line and the client."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from lakeward.protocol.heartbeat import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class WorkStatus:
-    """One kind of work on a side. `job` holds it now; None: nobody does."""
+    """One kind of work on a side. `job` has it now; None: no job does."""
 
     kind: WorkKind
     epoch: Epoch

@@ -122,8 +122,8 @@ def _plan(rows: StreamRows, since: Point, until: Point, ends: OffsetMap) -> dict
 
 
 def _find_pair(rows: StreamRows, since: Point, until: Point, lease: HeldLease, lease_s: float) -> SnapshotPair | None:
-    """Of a PK table without a changelog, from a snapshot or a moment on: the snapshots at or before both places, kept
-    while they are read. None: nothing to compare."""
+    """For a PK table without a changelog: the snapshots at or before both places, kept while they are read. None: there
+    is nothing to compare."""
     lake, path = rows.lake, rows.table.path
     if rows.history is not None or lake is None or not lake.has_offsets or not isinstance(since, str | int | datetime):
         return None
@@ -150,8 +150,8 @@ def _find_pair(rows: StreamRows, since: Point, until: Point, lease: HeldLease, l
 def plan_ranges(
     starts: Mapping[Bucket, int], stops: Mapping[Bucket, int], ends: Mapping[Bucket, int]
 ) -> dict[Bucket, OffsetRange]:
-    """What is read of each bucket; one that `starts` does not name begins at 0, one that `stops` does not name goes to
-    its end. Pure."""
+    """The range to read of each bucket; a bucket that `starts` does not name begins at 0, one that `stops` does not
+    name ends at its end. Pure."""
     ranges = {b: OffsetRange(starts.get(b, 0), max(starts.get(b, 0), min(stops.get(b, e), e))) for b, e in ends.items()}
     return {b: r for b, r in sorted(ranges.items()) if len(r)}
 

@@ -204,7 +204,7 @@ def _plan_moment(
     lake: LakeReader | None,
     open_lake: LakeOpener,
 ) -> tuple[UnionPlan, HotStore] | None:
-    """Of a PK table with a changelog: the state at exactly that moment, where the changelog covers it."""
+    """For a PK table with a changelog: its state at exactly that moment, if the changelog covers it."""
     side = changelog_side(plan.table.descriptor.properties)
     if side is None or not plan.table.is_pk or not isinstance(request.as_of, datetime):
         return None

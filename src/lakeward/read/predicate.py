@@ -62,7 +62,7 @@ def _from_tuples(filter: Sequence[Any]) -> pc.Expression:
 
 
 def _conditions(filter: Any) -> tuple[tuple[Condition, ...], ...]:
-    """What `filters_to_expression` takes as lists of lists; a wrong shape is its matter."""
+    """Conditions in the form of lists of lists that `filters_to_expression` accepts; it rejects a wrong shape."""
     if not isinstance(filter, Sequence) or isinstance(filter, str) or not filter:
         return ()
     groups = filter if all(isinstance(part, list) for part in filter) else [filter]

@@ -92,7 +92,7 @@ def _assign(table: TableInfo, keys: Sequence[str], rows: list[tuple[Any, ...]]) 
 
 
 def partition_facts(schema: pa.Schema, keys: Sequence[PartitionKey], partition: str) -> pc.Expression:
-    """What is true of every row of a partition."""
+    """Condition that holds for every row of a partition."""
     facts = pc.scalar(True)
     for key, text in zip(keys, partition_values(partition), strict=True):
         facts = facts & key.fact(text, schema.field(key.column).type)

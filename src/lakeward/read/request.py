@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reader asked for, checked as far as that is possible without the table."""
+"""A reader's request, checked as far as possible without the table."""
 
 from __future__ import annotations
 
@@ -107,5 +107,5 @@ def check_columns(request: ReadRequest, table: TableInfo) -> None:
 
 
 def filter_schema(table: TableInfo) -> pa.Schema:
-    """What a filter may name: the user's columns and the system's."""
+    """Columns that a filter may name: the user's and the system's."""
     return pa.schema([*to_arrow_schema(table.schema), *LAKE_FIELDS])

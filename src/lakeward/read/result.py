@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a read gives back: Arrow batches, and how fresh they are."""
+"""Result of a read: Arrow batches, and how fresh they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a PK table's rows between two lake snapshots: for tables without a changelog, whose log does not go
-back so far. Only first and last image of a row are known; a delete stands at the end of the range.
-"""
+"""Changes of a PK table's rows between two lake snapshots: for tables without a changelog whose log does not reach back
+far enough. Only the first and last image of a row are known; a delete comes at the end of the range."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ class SnapshotPair:
         return self.head.offsets or OffsetMap()
 
     def changes(self, bucket: Bucket, columns: Sequence[str], key: Sequence[str]) -> pa.Table | None:
-        """Of one bucket, in order: `columns`, `__change_type` as a word, and the lake's system columns. None: nothing
-        changed. Holds the rows that changed, and eight bytes for each that is there."""
+        """Changes of one bucket in order: `columns`, `__change_type` as a word, and the lake's system columns. None:
+        nothing changed. Holds the changed rows in memory, and eight bytes for each row of the bucket."""
         begin, end = (self.base.offsets or OffsetMap()).get(bucket, 0), self.ends().get(bucket, 0)
         names = list(dict.fromkeys((*columns, *key, *LAKE_NAMES)))
         added = _table(self._scan(self.head.snapshot_id, bucket, names, pc.field(OFFSET) >= begin))

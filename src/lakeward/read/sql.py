@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a SELECT over Lakeward tables names: tables and columns. Looks at the text alone; nothing is read or run."""
+"""Tables and columns that a SELECT over Lakeward tables names. Parses the text only; nothing is read or run."""
 
 from __future__ import annotations
 

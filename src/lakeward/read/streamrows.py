@@ -111,9 +111,9 @@ class StreamRows:
                 raise self._gone(bucket, f"offset {start}", earliest)
 
     def check_since(self, starts: Mapping[Bucket, int], at_ms: int) -> None:
-        """Of offsets that were found by a moment: raises `HistoryGone` where changes from between that moment and the
-        first one that is kept may be gone; of several buckets for the one whose first is the latest, as from that
-        moment on all of them are kept."""
+        """Checks offsets that were looked up by a moment. Raises `HistoryGone` if changes between that moment and the
+        first retained one may be missing. It names the bucket whose first retained change is the latest: all buckets
+        are complete from that moment on."""
         known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
         gone: list[tuple[float, Bucket, int]] = []
         for bucket, start in starts.items():
@@ -211,9 +211,8 @@ class StreamRows:
     def _lake_range(
         self, bucket: Bucket, wanted: OffsetRange, log_start: int, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Files of ours are in offset order: those whose bounds do not overlap are read one after the other, never all
-        at once.
-        """
+        """Reads rows of the lake in order of offset: files whose bounds do not overlap are read one after the other,
+        never all at once."""
         head = None if self.history is None else self.history.pinned().load_snapshot(self.snapshot_id)
         if self.history is None or head is None:
             raise OffsetOutOfRange(
@@ -246,7 +245,7 @@ class StreamRows:
 
 
 def _is_unplaced(file: LakeFile, adopted: AdoptedRows | None) -> bool:
-    """Of a clean table: another engine wrote it, and nobody can say which offsets its rows had."""
+    """For a clean table: true if another engine wrote the file, so that the offsets of its rows are unknown."""
     return file.offsets is None and (adopted is None or file.sequence > adopted.sequence)
 
 
@@ -274,7 +273,7 @@ def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-    """By offset; files of ours are so already, and then nothing is copied."""
+    """Batches in order of offset; our own files already are, and are not copied."""
     last = -1
     for batch in batches:
         offsets = offsets_of(batch)

@@ -45,7 +45,7 @@ def writer_identity(*parts: str) -> int:
 
 
 def put_kind(options: SourceOptions, table: Table) -> PutKind:
-    """What to do with the rows: append to a log table, upsert into a PK table, or what option `kind` says."""
+    """How to write the rows: append to a log table, upsert into a PK table, or as option `kind` says."""
     if options.kind is None:
         return PutKind.UPSERT if table.info.is_pk else PutKind.APPEND
     return PutKind(options.kind)

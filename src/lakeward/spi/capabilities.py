@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lake format can do, as data: callers ask here and never look at the format's name. What a table needs and its
-format lacks is refused here, before anything is created or changed.
-"""
+"""Capabilities of a lake format, as data: callers check them here and never test the format's name. A table that needs
+more than its format can do is refused here, before anything is created or changed."""
 
 from __future__ import annotations
 

@@ -15,11 +15,9 @@ from lakeward.model.round import LakeBase
 
 @dataclass(frozen=True, kw_only=True)
 class Precondition:
-    """What must hold of the head for a commit to be allowed: design.md 6.5. One meaning for every format.
-
-    `starts`: per bucket of the round the offset it started from, None where it was never tiered. `fence` is set by
-    compaction only, which re-bases over rounds and is stopped by a fence alone: the token does not count then.
-    """
+    """Conditions on the head under which a commit may land (design.md 6.5), the same for every format. `starts`: the
+    offset from which the round started, per bucket; None where the bucket was never tiered. Only a compaction sets
+    `fence`: it re-bases over rounds and only a fence stops it, so the token is not compared then."""
 
     table_id: TableId
     token: str | None
@@ -28,12 +26,13 @@ class Precondition:
 
     @classmethod
     def on(cls, table_id: TableId, base: LakeBase) -> Precondition:
-        """That nobody of ours committed since `base` was read."""
+        """Requires that no commit of ours landed since `base` was read."""
         return cls(table_id=table_id, token=base.token, starts=dict(base.offsets))
 
     def breach(self, base: LakeBase, table_id: TableId | None = None) -> str | None:
-        """What does not hold of the base, in words; None: the commit may land on it. A commit whose precondition is
-        broken is lost: it never lands, on this head or a later one. `table_id`: whom the lake table belongs to."""
+        """Returns the condition that the base breaks, as text; None: the commit may land on it. A commit whose
+        precondition is broken is lost: it never lands, on this head or a later one. `table_id`: the table that owns the
+        lake table."""
         if table_id is not None and table_id != self.table_id:
             return f"the commit is for table id {self.table_id}, the lake table holds {table_id}"
         if self.fence is not None and base.fence != self.fence:
@@ -49,9 +48,9 @@ class Precondition:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitProperties:
-    """What the new snapshot says of itself. `offsets` are the round's own; the committer overlays the head's map.
-
-    `is_resyncing`: of a new generation, that it has buckets which no round of the resync compared yet."""
+    """Properties that the new snapshot records. `offsets` are the round's own; the committer overlays them on the
+    head's map. `is_resyncing`: some buckets of the new generation have not been compared by any round of the resync
+    yet."""
 
     round_id: RoundId
     epoch: int
@@ -63,12 +62,13 @@ class CommitProperties:
 
     @classmethod
     def fence(cls, base: LakeBase, round_id: RoundId, epoch: int) -> CommitProperties:
-        """Of a commit that moves no row, and stops whoever was planned before it."""
+        """Properties of a commit that moves no rows and stops every writer that planned before it."""
         return cls(round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation)
 
     @classmethod
     def rewrite(cls, base: LakeBase, extra: Mapping[str, str] | None = None) -> CommitProperties:
-        """Of a commit that changes files and no row: what the newest round said stays true, so it says it again."""
+        """Properties of a commit that changes files but no rows: it repeats those of the newest round, which still
+        hold."""
         return cls(
             round_id=RoundId(base.token or ""),
             epoch=int(base.epoch),
@@ -83,7 +83,7 @@ class CommitProperties:
         return self.is_resyncing or (base.is_resyncing and self.generation <= base.generation)
 
     def breach(self, base: LakeBase) -> str | None:
-        """Offsets go back in a new generation alone: what would go back, in words."""
+        """Offsets may go back only in a new generation: returns the ones that would go back, as text."""
         if self.generation > base.generation:
             return None
         for bucket, offset in self.offsets.items():
@@ -94,8 +94,8 @@ class CommitProperties:
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """What a round found that compared buckets with a lake snapshot, row by row. `offsets`: per compared bucket those
-    whose rows in the head go, because the round's own files hold them again: they were altered, or there twice."""
+    """Result of a round that compared buckets with a lake snapshot, row by row. `offsets`: per compared bucket, the
+    offsets whose rows leave the head because the round's own files hold them again: they were altered or duplicated."""
 
     head: SnapshotId
     offsets: Mapping[Bucket, OffsetSet]

@@ -41,7 +41,7 @@ class CoordinatorClient(ABC):
 
     @abstractmethod
     def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
-        """What the coordinator knows of the lake: offsets, newest round, generation."""
+        """Returns the coordinator's record of the lake: offsets, newest round, generation."""
 
     @abstractmethod
     def commit(self, report: CommitReport) -> CommitAnswer:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table of a Fluss cluster brings with it for every lake format: its partitions' numbers, and offsets in the
-shape of Fluss's offsets files.
-"""
+"""Facts of a Fluss table that every lake format needs: the numbers of its partitions, and offsets in the form of
+Fluss's offsets files."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ _PATH = re.compile(r"-(\d+)/metadata/[^/]+\.offsets$")
 
 
 def table_id_in(path: str) -> str | None:
-    """Of the table whose offsets lie there: the file itself is gone once a newer snapshot is registered with Fluss."""
+    """Returns the id of the table whose offsets are stored at this path. The file itself is deleted once a newer
+    snapshot is registered with Fluss."""
     named = _PATH.search(path)
     return named.group(1) if named else None
 
@@ -34,7 +34,7 @@ def find_partitions(descriptor: TableDescriptor) -> FlussPartitions | None:
 
 
 def is_of_fluss(descriptor: TableDescriptor) -> bool:
-    """Does a Fluss cluster hold the table? Its rows are replaced by key, and nobody asks for their offsets."""
+    """True if a Fluss cluster holds the table. Its rows are replaced by key, and their offsets are never looked up."""
     return FLUSS_PARTITIONS in descriptor.properties
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table wants done with rows that other engines insert into its lake table."""
+"""Policies for rows that other engines insert into a lake table."""
 
 from __future__ import annotations
 

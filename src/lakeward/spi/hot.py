@@ -22,9 +22,8 @@ from lakeward.spi.coordinator import CoordinatorClient
 
 @dataclass(frozen=True, kw_only=True)
 class LogBounds:
-    """What a bucket's log holds: `[start, end)`. `end` counts only what survives a crash of the store.
-
-    `bytes_per_row` is an estimate for cutting sub-splits; `end_at_ms` the time of the newest record."""
+    """Range of offsets in a bucket's log, `[start, end)`. `end` counts only rows that survive a crash of the store.
+    `bytes_per_row` is an estimate for cutting sub-splits; `end_at_ms` is the time of the newest record."""
 
     start: int
     end: int
@@ -144,8 +143,8 @@ class HotPlugin(ABC):
         """The store. Connects on first use."""
 
     def reach(self) -> None:  # noqa: B027 - a hot store whose calls give up soon has nothing to do here
-        """Raises `ServerUnavailable` within seconds where nobody answers. Asked where a person waits, before calls that
-        are tried for longer."""
+        """Raises `ServerUnavailable` within seconds if the server does not answer. Called where a person waits, before
+        calls that retry for longer."""
 
     @abstractmethod
     def coordinator(self) -> CoordinatorClient:

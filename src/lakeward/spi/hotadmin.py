@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server's coordinator needs of the hot store it lives beside: table metadata, backlog, the offset guard.
-
-Only a hot store with a coordinator of ours implements this (the embedded one); a Fluss cluster has its own coordinator.
-"""
+"""Interface between the server's coordinator and the hot store in the same process: table metadata, backlog, the offset
+guard. Only a hot store under Lakeward's coordinator implements it (the embedded one); a Fluss cluster has its own
+coordinator."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from lakeward.spi.hot import LogBounds
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """What the lake does not have yet. `oldest_at_ms` None: nothing waits."""
+    """Rows that the lake does not have yet. `oldest_at_ms` None: no rows are waiting."""
 
     rows: int = 0
     bytes: int = 0
@@ -43,7 +42,7 @@ class RetentionGuard(ABC):
 
     @abstractmethod
     def held_from(self, table_id: TableId, bucket: Bucket) -> int | None:
-        """The lowest offset that a read lease or a round needs; None: nobody holds anything."""
+        """Returns the lowest offset that a read lease or a round needs; None: the bucket is not held."""
 
     @abstractmethod
     def lake_enabled(self, table_id: TableId) -> bool:
@@ -80,7 +79,7 @@ class HotLoad(ABC):
 
     @abstractmethod
     def begin_anew(self, note: Mapping[str, Any]) -> None:
-        """What was put is forgotten."""
+        """Forgets all rows that were put so far and starts over."""
 
     @abstractmethod
     def seal(self, at_least: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
@@ -141,9 +140,9 @@ class HotAdmin(ABC):
 
     @abstractmethod
     def freeze_cut(self, name: str, tables: Sequence[TableInfo]) -> Mapping[TableId, CutEnds]:
-        """Log ends of these tables at one moment, on disk when this returns; from that moment on plans of rounds are
-        told of them, until `forget_cut` or the end of the process. May block for an fsync. Raises `TableNotFound`,
-        `BucketStopped`."""
+        """Freezes the log ends of these tables at one moment; they are on disk when this returns. From then on plans of
+        rounds include them, until `forget_cut` or the end of the process. May block for an fsync. Raises
+        `TableNotFound`, `BucketStopped`."""
 
     @abstractmethod
     def add_cut(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lake holds, as its plugin reports it: snapshots, data files with their deletes, figures, files in storage."""
+"""Contents of a lake table as its plugin reports them: snapshots, data files with their deletes, figures, files in
+storage."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from lakeward.model.offsets import OffsetMap, OffsetRange
 
 @dataclass(frozen=True, kw_only=True)
 class LakeSnapshot:
-    """A snapshot of ours, as `find` and `snapshots` report it."""
+    """A snapshot that we wrote, as `find` and `snapshots` report it."""
 
     snapshot_id: SnapshotId
     parent_id: SnapshotId | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lake is called in errors. A format knows its own name alone, and several lakes may have one format."""
+"""The name of a lake in errors. A format knows only its own name, and several lakes may use one format."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from lakeward.spi.lake.storage import LakeStorage
 
 
 class LakePlugin:
-    """What an entry point of group `lakeward.lake` names: called with the options below `datalake.<format>.` it gives a
-    `LakeStorage`. A plain function will do; a subclass says more. Nothing here blocks or connects. `libraries`: modules
-    that are imported when a lake is opened, and not before."""
+    """Entry point of group `lakeward.lake`: called with the options below `datalake.<format>.` it returns a
+    `LakeStorage`. A plain function is enough; a subclass adds more. Nothing here blocks or connects. `libraries`:
+    modules that are imported when a lake is opened, and not before."""
 
     def __init__(
         self, name: str, load: Callable[[Mapping[str, str]], LakeStorage], libraries: Sequence[str] = ()
@@ -43,12 +43,12 @@ class LakePlugin:
         return {}
 
     def server_options(self, options: Mapping[str, str], data: Path) -> dict[str, str]:
-        """What the server opens the lake with; `data` is its folder."""
+        """Options with which the server opens the lake; `data` is the server's folder."""
         return {**self.defaults(data), **options}
 
     def peer_options(self, options: Mapping[str, str], catalog_uri: str) -> dict[str, str]:
-        """What jobs and readers need to reach the server's lake, without secrets. `catalog_uri`: where the server
-        serves a catalog that it keeps."""
+        """Options with which jobs and readers reach the server's lake, without secrets. `catalog_uri`: where the server
+        serves a catalog of its own."""
         return without_secrets(options)
 
     def place(self, options: Mapping[str, str]) -> str:

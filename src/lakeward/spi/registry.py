@@ -29,7 +29,7 @@ def load_lake(name: str, options: Mapping[str, str]) -> LakeStorage:
 
 
 def find_lake_plugin(name: str) -> LakePlugin:
-    """What is installed under that name, not opened. Raises `PluginNotFound`."""
+    """Returns the plugin that is installed under this name, not opened. Raises `PluginNotFound`."""
     loaded = _find("lake", LAKE_GROUP, name).load()
     return loaded if isinstance(loaded, LakePlugin) else LakePlugin(name, loaded)
 
@@ -49,7 +49,8 @@ def import_plugin(group: str, name: str) -> None:
 
 
 def find_missing_library(name: str) -> str | None:
-    """What a lake plugin lacks to open a lake in this process. Imports the plugin's module. Raises `PluginNotFound`."""
+    """Returns the first library that a lake plugin lacks in this process; None: it can open a lake. Imports the
+    plugin's module. Raises `PluginNotFound`."""
     try:
         return find_lake_plugin(name).find_missing()
     except ImportError as error:

@@ -16,7 +16,7 @@ class Patience(Protocol):
     """How long a reader waits for a server to come back."""
 
     def progress(self) -> None:
-        """A batch came and was used: waiting begins anew."""
+        """Call after a batch arrived and was used: the waiting time starts again."""
 
     def pause(self, error: Unavailable) -> None:
         """Waits before the next attempt; raises `error` when it has waited for long enough."""

@@ -49,8 +49,9 @@ class RewriteTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteResult:
-    """What became of a group. `payload` is for its plugin alone: the new files with their offsets, and per input where
-    each surviving row went. `rows` are those written, `bytes_read` and `bytes_written` the sizes of files."""
+    """Outcome of rewriting one group. `payload` is read only by its plugin: the new files with their offsets, and per
+    input the new place of each surviving row. `rows` are the rows written, `bytes_read` and `bytes_written` the sizes
+    of files."""
 
     group: RewriteGroup
     payload: bytes
@@ -69,7 +70,7 @@ def dropped_group(group: RewriteGroup, payload: bytes) -> RewriteResult:
 
 
 def rows_after(results: Iterable[RewriteResult], rows: int | None) -> int | None:
-    """Rows of a table that has `rows` before; None where nobody counted."""
+    """Rows of the table after these rewrites, given `rows` before; None if the count is unknown."""
     return None if rows is None else max(0, rows - sum(r.dropped_rows for r in results))
 
 

@@ -47,7 +47,7 @@ def encode_keys(
     rows: int | None = None,
     rewrite_id: RoundId | None = None,
 ) -> dict[str, str]:
-    """What a new snapshot on `base` says of itself, but for its offsets. A rewrite copies the round of the base."""
+    """Summary properties of a new snapshot on `base`, without its offsets. A rewrite copies the round of the base."""
     keys = {
         COMMIT_USER_KEY: COMMIT_USER,
         ROUND_KEY: properties.round_id,
@@ -123,8 +123,8 @@ def decode_base(
     offsets: OffsetMap,
     token: str | None,
 ) -> LakeBase:
-    """What our newest snapshot says that a commit stands on; `token` from `decode_token`. Raises `LakeTampered` for a
-    number that cannot be read."""
+    """Reads the base of a commit from the summary of our newest snapshot; `token` comes from `decode_token`. Raises
+    `LakeTampered` for a number that cannot be parsed."""
 
     def number(key: str) -> int:
         text = summary.get(key, "0")
@@ -145,7 +145,7 @@ def decode_base(
 
 
 def decode_offsets(summary: Mapping[str, str], table: str, snapshot_id: SnapshotId) -> OffsetMap:
-    """Of all buckets, where `encode_all_keys` put them. Raises `LakeTampered`."""
+    """Reads the offsets of all buckets as `encode_all_keys` stored them. Raises `LakeTampered`."""
     try:
         return OffsetMap.from_json(json.loads(summary[OFFSETS_KEY]))
     except (KeyError, ValueError, InvalidRequest) as error:

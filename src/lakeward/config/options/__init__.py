@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option there is, once. Keys and defaults are Fluss's where Fluss has one; `fluss=` says where ours differ.
-
-To add one: add a constant in the file of whoever reads it, use it through `config.get(...)`, run `make generate`.
-"""
+"""Every option, once. Keys and defaults are Fluss's where Fluss has one; `fluss=` says where ours differ. To add one:
+add a constant in the file of its reader, use it through `config.get(...)`, run `make generate`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of clients: readers, writers, the command line."""
+"""Options of clients: readers, writers, the command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the coordinator: deadlines, leases, upkeep."""
+"""Options of the coordinator: deadlines, leases, upkeep."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def option(key: str, kind: OptionKind[T], default: str, help: str, scope: Scope,
 
 
 def optional(key: str, kind: OptionKind[T], unset: str, help: str, scope: Scope, **more: Any) -> Option[T | None]:
-    """An option without a default; `unset` says in words what then holds."""
+    """An option without a default; `unset` describes what applies then."""
     none: T | None = None
     return _add(Option(key=key, kind=kind, default=none, unset=unset, help=help, scope=scope, **more))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of tiering jobs."""
+"""Options of tiering jobs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of keys and partitions in the hot store."""
+"""Options of keys and partitions in the hot store."""
 
 from __future__ import annotations
 

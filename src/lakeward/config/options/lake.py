@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of lakes, and of tables in them."""
+"""Options of lakes and of tables in lakes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of logs, here and in remote storage."""
+"""Options of logs, local and remote."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the server: addresses, doors, quotas, logins."""
+"""Options of the server: addresses, ports, quotas, logins."""
 
 from __future__ import annotations
 

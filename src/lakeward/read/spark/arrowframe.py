@@ -38,8 +38,8 @@ def _frame(spark: Any, table: pa.Table, schema: Any | None) -> Any:
 
 
 def _frame_by_stream(spark: Any, table: pa.Table, schema: Any | None) -> Any:
-    """What PySpark 3.5 does with a pandas frame once it is Arrow. The JVM reads buffers by the types of `schema` and
-    asks nobody: they are cast to exactly these."""
+    """Does what PySpark 3.5 does with a pandas frame once it is Arrow. The JVM reads buffers by the types of `schema`
+    without checking them, so they are cast to exactly these."""
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema

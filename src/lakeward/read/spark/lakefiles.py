@@ -92,10 +92,8 @@ def _find_deleted(file: LakeFile, room: int, deleted_offsets: DeletedOffsets) ->
 
 
 def _doubtful(files: Sequence[LakeFile], deleted: Mapping[str, OffsetSet]) -> set[str]:
-    """Files with deletes whose offsets may also stand, live, in another file of the group: another engine's UPDATE
-    copies them.
-
-    Such a row is told apart by its file alone."""
+    """Files with deletes whose offsets may also be live in another file of the group: another engine's UPDATE copies
+    them. Only its file identifies such a row."""
     by_bucket: dict[Bucket | None, list[LakeFile]] = defaultdict(list)
     for file in files:
         by_bucket[file.bucket].append(file)

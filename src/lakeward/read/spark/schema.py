@@ -67,7 +67,7 @@ def spark_type(name: str, kind: mt.DataType) -> Any:
 
 
 def table_schema(table: TableInfo, columns: Sequence[str], system: Sequence[str] = ()) -> Any:
-    """What a reader of these columns sees."""
+    """Schema of these columns as Spark readers see it."""
     fields = [
         st.StructField(n, spark_type(n, table.schema.column(n).type), table.schema.column(n).type.nullable)
         for n in columns
@@ -76,9 +76,8 @@ def table_schema(table: TableInfo, columns: Sequence[str], system: Sequence[str]
 
 
 def parquet_schema(table: TableInfo, columns: Sequence[str], field_ids: Mapping[str, int]) -> Any:
-    """What to ask the lake's Parquet files for: every column nullable, resolved by field id; small integers are ints
-    there.
-    """
+    """Schema to request from the lake's Parquet files: every column nullable, resolved by field id; small integers are
+    ints there."""
     fields = []
     for name in columns:
         kind = (

@@ -27,7 +27,7 @@ DRIVER_ROWS = 200_000
 
 
 def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
-    """What Spark takes from Python: its own spelling of each type."""
+    """Schema of the data that Spark takes from Python, with Spark's types."""
     fields = [*(to_arrow_field(table.schema.column(name)) for name in columns), *LAKE_FIELDS]
     return pa.schema([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in fields])
 

@@ -56,9 +56,10 @@ class LakeCatalog(TypedCalls, ABC):
         """Does the lake table still fit? Raises `LakeMismatch`, `LakeTableGone`. Mutable properties do not count."""
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
-        """`properties`: what a table is to have; `said`: keys that somebody sets or removes now. Refuses, of those with
-        the format's prefix, what nothing reads and values that rounds could not go by; what a table had before is not
-        asked about. Pure. Raises `InvalidTable`."""
+        """Checks the properties of a table that is created or altered. `properties`: all that the table will have;
+        `said`: the keys that the caller sets or removes. Among keys with the format's prefix, refuses unknown ones and
+        values that would break rounds; values that the table had before are not checked. Pure. Raises `InvalidTable`.
+        """
         return
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
@@ -84,11 +85,10 @@ class LakeCatalog(TypedCalls, ABC):
         self.add_columns(table, _later_columns(table, after))
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Makes the lake table's columns and partitioning what rounds need, after others changed them; what does no
-        harm stays. Returns the changes in words, none where it fits; `dry_run` makes none. Safe to repeat.
-
-        Raises `InvalidAlter` for what cannot go back, and then nothing is changed; `LakeUnavailable`,
-        `LakeTableGone`. A format whose tables others cannot change says that all is well."""
+        """Restores the columns and partitioning that rounds need in the lake table after other engines changed them;
+        harmless changes stay. Returns a description of the changes, empty if the table fits; `dry_run` makes none. Safe
+        to repeat. Raises `InvalidAlter` for a change that cannot be undone, and then changes nothing;
+        `LakeUnavailable`, `LakeTableGone`. Formats whose tables other engines cannot change return an empty tuple."""
         self.validate(table)
         return ()
 
@@ -103,8 +103,9 @@ class LakeCatalog(TypedCalls, ABC):
         return False
 
     def restore(self, table: TableInfo) -> str | None:
-        """Puts a lake table that is gone from its catalog back, at the newest state that is left of it. Returns what it
-        was made from, in words; None where nothing is left, or a format cannot tell. Raises `LakeUnavailable`."""
+        """Registers a lake table that its catalog lost again, at the newest state that is left of it. Returns a
+        description of the source; None if nothing is left or the format cannot restore tables. Raises
+        `LakeUnavailable`."""
         return None
 
     @abstractmethod

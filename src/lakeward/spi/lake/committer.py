@@ -20,8 +20,8 @@ class LakeCommitter(TypedCalls, ABC):
 
     @abstractmethod
     def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
-        """What writers need (schema, location, properties), as versioned bytes. From the table that `base` was read
-        from; without one the catalog is asked, which a schema that changed since needs."""
+        """Returns what writers need (schema, location, properties), as versioned bytes. It comes from the table that
+        `base` was read from; without one, and after a schema change, the catalog is asked."""
 
     @abstractmethod
     def prefix(self, round_id: RoundId) -> str:
@@ -58,4 +58,5 @@ class LakeCommitter(TypedCalls, ABC):
 
     @abstractmethod
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
-        """Did this round's commit take effect, as far as the lake's retained snapshots tell? Reads the lake anew."""
+        """Finds this round's commit among the snapshots that the lake retains; None if it did not take effect. Always
+        reads the lake."""

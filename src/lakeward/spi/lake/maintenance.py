@@ -21,8 +21,8 @@ class LakeMaintenance(TypedCalls, ABC):
 
     @abstractmethod
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
-        """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the
-        format only when all are asked for, and only those that our own catalog wrote."""
+        """Lists our files in storage, under a round's prefix or all of them. Offset caches are not listed. Metadata
+        files of the format are listed only when no prefix is given, and only those that our own catalog wrote."""
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
         """`list_files` of several rounds. A format that lists a whole folder anyway does so once."""

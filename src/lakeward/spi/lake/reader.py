@@ -19,7 +19,7 @@ from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotal
 
 
 class LakeReader(TypedCalls, ABC):
-    """Reads one lake table, always anew from the catalog unless a snapshot is named."""
+    """Reads one lake table. Every call reads the catalog again unless it names a snapshot."""
 
     @abstractmethod
     def load_base(self) -> LakeBase:
@@ -39,9 +39,8 @@ class LakeReader(TypedCalls, ABC):
 
     @abstractmethod
     def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
-        """One snapshot (default: main's head), with `offsets` from its newest ancestor of ours. None: no snapshot yet.
-
-        Raises `SnapshotGone`."""
+        """Loads one snapshot (default: main's head), with `offsets` from its newest ancestor that we wrote. None: there
+        is no snapshot yet. Raises `SnapshotGone`."""
 
     @abstractmethod
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
@@ -94,13 +93,13 @@ class LakeReader(TypedCalls, ABC):
 
     @property
     def counts_by_commit(self) -> bool:
-        """Of a clean log table: whether files that do not say their offsets are counted in the order of their commits.
-        A file that takes the place of others is given their age then, not that of the planned snapshot."""
+        """For a clean log table: true if files that do not record their offsets are counted in the order of their
+        commits. A file that replaces others then gets their age, not that of the planned snapshot."""
         return True
 
     @property
     def adopted(self) -> AdoptedRows | None:
-        """What was there when a table that others made was taken over; None of every other."""
+        """Rows that the table already held when it was adopted from another engine; None for all other tables."""
         return None
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:

@@ -119,13 +119,11 @@ class SupportsForeignTables(Protocol):
     def describe_foreign(
         self, path: TablePath, bucket_count: int = 1, primary_key: Sequence[str] = ()
     ) -> TableDescriptor:
-        """A lake table that others made as a table of ours, in the layout that it has. Changes nothing, and does not
-        look at rows.
-
-        Raises `InvalidTable`, `UnsupportedType` where it cannot work, `LakeUnavailable`, `LakeTableGone`."""
+        """Describes a foreign lake table as one of our tables, in its present layout. Changes nothing and reads no
+        rows. Raises `InvalidTable`, `UnsupportedType` if it cannot be adopted, `LakeUnavailable`, `LakeTableGone`."""
 
     def warn_foreign(self, path: TablePath) -> tuple[str, ...]:
-        """What a person who adopts a lake table that others made should know, in words. Changes nothing."""
+        """Warnings for a person who adopts a foreign lake table. Changes nothing."""
 
 
 @runtime_checkable

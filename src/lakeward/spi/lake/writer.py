@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an executor holds to write one split of a round: the task, and the writer of a lake format."""
+"""The two things with which an executor writes one split of a round: the task, and the writer of a lake format."""
 
 from __future__ import annotations
 
