@@ -33,6 +33,7 @@ COMMANDS = (
     Command("oracle", "lakeward.cli.run.oracle", "Compares every reader of a hurt Lakeward with a plain dict."),
     Command("pause", "lakeward.cli.operate", "Stops rounds of a table until it is resumed."),
     Command("preflight", "lakeward.cli.doctor.command", "Says what would go wrong at the first start."),
+    Command("quarantine", "lakeward.cli.quarantine", "Rows that a table did not take: list, show, redrive."),
     Command("read", "lakeward.cli.files.rows", "Reads a table: lake history plus hot tail."),
     Command("resume", "lakeward.cli.operate", "Ends a pause or a quarantine."),
     Command("rounds", "lakeward.cli.status", "Rounds that ended, each with its phases."),

@@ -6,6 +6,7 @@
     │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
     │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
     │   ├── InvalidRows             row, column, reason
+    │   ├── TooManyBadRows          more rows do not fit than a quarantine takes
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
     │   ├── NotJson, UnsupportedBody, IdempotencyKeyReused
     │   └── SparkUnsupported, JavaNotFound, BundleNotFound, UnsafeLake

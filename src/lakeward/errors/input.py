@@ -87,6 +87,18 @@ class InvalidRows(InvalidInput):
         return InvalidRows(table=self.table, row=row, column=self.column, reason=self.reason)
 
 
+class TooManyBadRows(InvalidInput):
+    code = "too-many-bad-rows"
+    http_status = 429
+    template = (
+        "table {table}: {rows} rows of the last minute do not fit, and {limit} are quarantined: correct the source, or "
+        "raise table.schema.quarantine.max-rows-per-minute; nothing of this request is stored"
+    )
+    table: str
+    rows: int
+    limit: int
+
+
 class InvalidRequest(InvalidInput):
     code = "invalid-request"
     template = "{what}: {reason}"

@@ -37,6 +37,8 @@ from lakeward.server.admission.httpdoor import HttpDoor, bind_listener
 from lakeward.server.admission.interpreter import keep_loaded, share_turns
 from lakeward.server.admission.loglimit import LogLimit
 from lakeward.server.app import create_app
+from lakeward.server.contract.contracts import TableContracts
+from lakeward.server.contract.quarantine import Quarantine
 from lakeward.server.ingest.rowput import RowIntake
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import load_mark, remove_mark
@@ -130,6 +132,7 @@ class LakewardServer:
         federation = Federation(coordinator)
         self._stack.callback(federation.adoptions.thread.stop)
         federation.adoptions.thread.start()
+        quarantine = Quarantine(store, federation, self.config, clock)
         live = self._open_live(lakes, coordinator, store)
         services = Services(
             store=store,
@@ -144,7 +147,9 @@ class LakewardServer:
                 flight.service.writers,
                 flight.service.gate,
                 self.config.get(options.SERVER_HTTP_MAX_BODY),
+                TableContracts(self.config, quarantine),
             ),
+            quarantine=quarantine,
             clock=clock,
             ready=lambda: self._ready,
             lakes=lakes,

@@ -5,7 +5,7 @@ need less of it, and get that of a cluster from `console`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lakeward.hot.embedded.serve.consumers import Consumers
 from lakeward.model.background import Heartbeat
 from lakeward.model.clock import Clock
+from lakeward.model.tablepath import TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
 from lakeward.server.admission.audit import AuditLog
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
     from lakeward.coordinator.lake.federation import Federation
     from lakeward.hot.embedded.store import EmbeddedStore
+    from lakeward.server.contract.quarantine import Quarantine
     from lakeward.server.ingest.rowput import RowIntake
     from lakeward.server.lakes import ServerLakes
     from lakeward.server.live.warehouse import LiveWarehouse
@@ -57,6 +59,10 @@ class PageServices:
     def source(self) -> PageSource:
         raise NotImplementedError
 
+    def stopped_sources(self) -> Mapping[TablePath, int]:
+        """Tables whose quarantine got more rows than it takes, with the rows of that minute."""
+        return {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Services(PageServices):
@@ -67,6 +73,9 @@ class Services(PageServices):
     federation: Federation
     info: Callable[[], ServerInfo]
     intake: RowIntake
+    quarantine: Quarantine | None = None
+    """None: rows that do not fit are refused."""
+
     lakes: ServerLakes | None = None
     """None: a server without any lake of its own."""
 
@@ -83,3 +92,6 @@ class Services(PageServices):
     @property
     def source(self) -> PageSource:
         return ServerSource(self.coordinator, self.store, self.clock)
+
+    def stopped_sources(self) -> Mapping[TablePath, int]:
+        return {} if self.quarantine is None else self.quarantine.rates.stopped()

@@ -12,6 +12,7 @@ from lakeward.config.options.server import *  # noqa: F403
 from lakeward.config.options.lake import *  # noqa: F403
 from lakeward.config.options.logs import *  # noqa: F403
 from lakeward.config.options.keys import *  # noqa: F403
+from lakeward.config.options.contract import *  # noqa: F403
 from lakeward.config.options.coordinator import *  # noqa: F403
 from lakeward.config.options.job import *  # noqa: F403
 from lakeward.config.options.client import *  # noqa: F403

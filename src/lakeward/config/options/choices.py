@@ -51,3 +51,9 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class SchemaContract(StrEnum):
+    STRICT = "strict"
+    EVOLVE = "evolve"
+    QUARANTINE = "quarantine"

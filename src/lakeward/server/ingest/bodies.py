@@ -7,7 +7,7 @@ A row that cannot be read becomes a `RowProblem`; the others go on.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -54,9 +54,13 @@ class BodyRows:
     places: list[int]
     problems: list[RowProblem] = field(default_factory=list)
 
-    @property
-    def total(self) -> int:
-        return len(self.places) + len({p.row for p in self.problems})
+    def leave_out(self, places: Collection[int]) -> None:
+        stays = [i for i, place in enumerate(self.places) if place not in places]
+        if isinstance(self.rows, pa.Table):
+            self.rows = self.rows.take(pa.array(stays, pa.int64()))
+        else:
+            self.rows = [self.rows[i] for i in stays]
+        self.places = [self.places[i] for i in stays]
 
 
 def find_format(content_type: str) -> RowFormat:
@@ -145,9 +149,8 @@ def _convert_row(
 # ---- CSV -------------------------------------------------------------------------------------------------------------
 def _read_csv(body: bytes, columns: Sequence[Column]) -> BodyRows:
     """UTF-8 with a header line, comma and ISO values. An empty cell is null, a quoted empty one an empty text."""
-    problems: list[RowProblem] = []
-    text = _csv_cells(body, columns, problems)
-    torn = {p.row for p in problems}
+    text, torn = read_csv_cells(body, columns)
+    problems = [RowProblem(place, "", reason) for place, (_, reason) in torn.items()]
     places = [place for place in range(text.num_rows + len(torn)) if place not in torn]
     kinds = {c.name: to_arrow_type(c.type) for c in columns}
     converted = [
@@ -162,14 +165,18 @@ def _read_csv(body: bytes, columns: Sequence[Column]) -> BodyRows:
     return BodyRows(rows, places, problems)
 
 
-def _csv_cells(body: bytes, columns: Sequence[Column], problems: list[RowProblem]) -> pa.Table:
+def read_csv_cells(body: bytes, columns: Sequence[Column]) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
+    """The cells as texts; and place -> text and reason of rows with the wrong number of cells, which are not in them.
+    Raises `InvalidRequest`."""
+    torn: dict[int, tuple[str, str]] = {}
+
     def skip(row: pa_csv.InvalidRow) -> str:
         reason = f"{row.actual_columns} cells, and the header names {row.expected_columns} columns"
-        problems.append(RowProblem(row.number - 2, "", reason))  # numbers count from 1, and the header is one
+        torn[row.number - 2] = (row.text, reason)  # numbers count from 1, and the header is one
         return "skip"
 
     try:
-        return pa_csv.read_csv(
+        cells = pa_csv.read_csv(
             pa.BufferReader(body),
             read_options=pa_csv.ReadOptions(use_threads=False),
             parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
@@ -182,6 +189,7 @@ def _csv_cells(body: bytes, columns: Sequence[Column], problems: list[RowProblem
         )
     except (pa.ArrowException, ValueError) as error:
         raise InvalidRequest(what=_WHAT, reason=f"the body is not CSV: {error}") from error
+    return cells, torn
 
 
 def _convert_cells(

@@ -6,15 +6,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
 
 import pyarrow as pa
 
 from lakeward.client.routing import Router
-from lakeward.client.rows import fit_rows, split_given
+from lakeward.config.options import SchemaContract
 from lakeward.errors import IdempotencyKeyReused, InvalidRequest, InvalidRows, OutOfSequence
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.serve.budget import MemoryBudget
@@ -27,10 +25,11 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.flight import MAX_UNDER_WAY
 from lakeward.protocol.writetoken import WriteToken
+from lakeward.server.ingest.badrows import BadRows
 from lakeward.server.ingest.bodies import BodyRows, RowFormat, RowProblem, read_body, unpack
-
-PLACE = "__place"
-"""The column that carries a row's place in the body through routing. Columns of tables do not begin with `__`."""
+from lakeward.server.ingest.contract import RowContract, StrictContract
+from lakeward.server.ingest.fitting import PLACE, FittedRun, RowOp, first_problem, fit_body
+from lakeward.server.ingest.rowtext import unknown_columns, without_null_names
 
 REMEMBERED_KEYS = 10_000
 """Idempotency keys whose bodies are compared, so that a key that is used for other rows is refused."""
@@ -39,18 +38,8 @@ BYTES_PER_BYTE = 10
 """Memory that rows take while they are read, per byte of their body. Python objects of small JSON rows take that."""
 
 
-MOST_PROBLEMS = 1_000
-"""Rows of one request that may be refused while others are stored: looking for each of them takes time."""
-
-MOST_REFUSED_BY_STORE = 50
-"""Of them those that the store refuses: a batch is offered again without each."""
-
-
-class RowOp(StrEnum):
-    APPEND = "append"
-    UPSERT = "upsert"
-    REPLACE = "replace"
-    DELETE = "delete"
+MOST_REFUSED_BY_STORE = 30
+"""Rows that the store refuses: a batch is offered again without each. A quarantine remembers as many puts of a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,18 +65,15 @@ class RowOutcomes:
     problems: list[RowProblem] = field(default_factory=list)
     ends: dict[Bucket, int] = field(default_factory=dict)
     is_duplicate: bool = False
+    quarantined: Mapping[int, str] = field(default_factory=dict)
+    """Place -> id of bad rows that the table's quarantine has."""
+
+    added: tuple[str, ...] = ()
+    """Columns that the table got for this request."""
 
     @property
     def token(self) -> str:
         return str(WriteToken(table_id=self.table.table_id, offsets=OffsetMap(self.ends)))
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Rows that are stored with the same columns. None: all columns of the table."""
-
-    rows: pa.Table
-    columns: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -107,15 +93,18 @@ class RowIntake:
         writers: WriterQuotas,
         drain: CallDrain,
         max_body_bytes: int,
+        contract: RowContract | None = None,
     ) -> None:
         self.store, self.budget, self.writers, self.drain = store, budget, writers, drain
+        self.contract = contract or StrictContract()
         self.max_body_bytes = max_body_bytes
         self._keys: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def put(self, request: RowRequest, token: Token) -> RowOutcomes:
-        """Raises `InvalidRows` for the first bad row unless `request.each`, and the errors of puts. After a retryable
-        error rows may be stored: the same request with the same key stores each row once."""
+        """Raises `InvalidRows` for the first bad row unless `request.each` or the table quarantines them, and the
+        errors of puts. After a retryable error rows may be stored: the same request with the same key stores each row
+        once."""
         what = f"rows of {request.path}"
         with self.drain.inside():
             body = unpack(request.body, request.encoding, self.max_body_bytes)
@@ -123,13 +112,37 @@ class RowIntake:
                 table = self.store.load_table(request.path)
                 op = _checked_op(table, request.op)
                 self._check_key(table, request, token, body)
-                read = read_body(body, request.format, table.schema.columns, self.max_body_bytes)
-                outcomes = RowOutcomes(table, problems=read.problems)
-                if outcomes.problems and not request.each:
-                    raise _first_problem(table, outcomes.problems)
-                runs = _fit(read, table, op, outcomes.problems, request.each)
-                _Writing(self, table, op, request, token, outcomes).store(runs)
+                table, read, added = self._read(table, request.format, body)
+                outcomes = RowOutcomes(table, problems=read.problems, added=added)
+                bad = self._bad_rows(table, request, token, op, body)
+                if outcomes.problems and bad is None and not request.each:
+                    raise first_problem(table, outcomes.problems)
+                earlier = set() if bad is None else set(bad.find_earlier())
+                read.leave_out(earlier)
+                runs = fit_body(read, table, op, outcomes.problems, request.each or bad is not None)
+                if bad is not None:
+                    _keep_bad_rows(bad, outcomes, earlier)
+                _Writing(self, table, op, request, token, outcomes, bad).store(runs)
                 return outcomes
+
+    def _read(self, table: TableInfo, kind: RowFormat, body: bytes) -> tuple[TableInfo, BodyRows, tuple[str, ...]]:
+        """With the names of columns that were added for the body. Arrow has types of its own, and is read strictly."""
+        read = read_body(body, kind, table.schema.columns, self.max_body_bytes)
+        if kind is RowFormat.ARROW or self.contract.of(table) is not SchemaContract.EVOLVE:
+            return table, read, ()
+        new_columns = unknown_columns(read, table.schema.names)
+        if new_columns:
+            table = self.contract.add_columns(table, new_columns)
+            read = read_body(body, kind, table.schema.columns, self.max_body_bytes)
+        without_null_names(read, table.schema.names)
+        return table, read, tuple(c.name for c in new_columns if c.name in table.schema.names)
+
+    def _bad_rows(self, table: TableInfo, request: RowRequest, token: Token, op: RowOp, body: bytes) -> BadRows | None:
+        if request.format is RowFormat.ARROW or self.contract.of(table) is not SchemaContract.QUARANTINE:
+            return None
+        source = "http" if request.key is None else f"http, key {request.key}"
+        writer = None if request.key is None else _writer_id(token, table, f"quarantine\n{request.key}")
+        return BadRows(self.contract, table, body, request.format, source, str(op), writer)
 
     def _check_key(self, table: TableInfo, request: RowRequest, token: Token, body: bytes) -> None:
         """Raises `IdempotencyKeyReused`. The hot store remembers which batches a key has stored, also across a restart;
@@ -150,16 +163,23 @@ class _Writing:
     """The batches of one request on their way into the store."""
 
     def __init__(
-        self, intake: RowIntake, table: TableInfo, op: RowOp, request: RowRequest, token: Token, outcomes: RowOutcomes
+        self,
+        intake: RowIntake,
+        table: TableInfo,
+        op: RowOp,
+        request: RowRequest,
+        token: Token,
+        outcomes: RowOutcomes,
+        bad: BadRows | None = None,
     ) -> None:
         self.intake, self.table, self.op, self.request, self.token = intake, table, op, request, token
-        self.outcomes = outcomes
+        self.outcomes, self.bad = outcomes, bad
         self._writer = None if request.key is None else _writer_id(token, table, request.key)
         self._router = Router(table, turn=self._writer)
         self._next: Counter[Bucket] = Counter()
         self._refused_by_store = 0
 
-    def store(self, runs: Sequence[_Run]) -> None:
+    def store(self, runs: Sequence[FittedRun]) -> None:
         """Waits for all batches at the end, so that they share an fsync."""
         routed = [(run, *piece) for run in runs for piece in self._router.route(run.rows)]
         self._check_count([bucket for _, bucket, _ in routed])
@@ -173,22 +193,28 @@ class _Writing:
                 raise InvalidRows(table=error.table, row=error.row, column=error.column, reason=reason) from error
         self._finish(stored)
 
-    def _begin_rows(self, run: _Run, bucket: Bucket, batch: pa.RecordBatch) -> list[_Stored]:
-        """The store refuses a whole batch for one row. Where each row counts, that row is left out; under a key it is
-        not, since a retry must make the same batches."""
+    def _begin_rows(self, run: FittedRun, bucket: Bucket, batch: pa.RecordBatch) -> list[_Stored]:
+        """The store refuses a whole batch for one row. Where each row counts, that row is left out; under a key only
+        once the quarantine has it, since a retry must make the same batches."""
+        writer = self._sequence(bucket)
         while batch.num_rows:
             places = batch.column(PLACE).to_pylist()
             try:
-                return [_Stored(places, bucket, self._begin(run, bucket, batch.drop_columns([PLACE])))]
+                return [_Stored(places, bucket, self._begin(run, bucket, batch.drop_columns([PLACE]), writer))]
             except InvalidRows as error:
                 self._refused_by_store += 1
                 is_last = self._refused_by_store > MOST_REFUSED_BY_STORE
-                if not self.request.each or self._writer is not None or is_last:
+                problem = RowProblem(places[error.row], error.column, error.reason)
+                if is_last or not (self._is_kept(problem) or (self.request.each and self._writer is None)):
                     raise error.at_row(places[error.row]) from error
-                self.outcomes.problems.append(RowProblem(places[error.row], error.column, error.reason))
+                self.outcomes.problems.append(problem)
                 rest = [batch.slice(0, error.row), batch.slice(error.row + 1)]
                 batch = pa.concat_batches(rest)
+        self._next[bucket] -= 1  # no row was left to put
         return []
+
+    def _is_kept(self, problem: RowProblem) -> bool:
+        return self.bad is not None and self.bad.keep([problem])
 
     def _check_count(self, buckets: Sequence[Bucket]) -> None:
         """Raises `InvalidRequest` where the store would not remember all batches of a key."""
@@ -200,8 +226,10 @@ class _Writing:
             )
             raise InvalidRequest(what=f"rows of {self.table.path}", reason=reason)
 
-    def _begin(self, run: _Run, bucket: Bucket, batch: pa.RecordBatch) -> PendingAppend:
-        store, writer = self.intake.store, self._sequence(bucket)
+    def _begin(
+        self, run: FittedRun, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None
+    ) -> PendingAppend:
+        store = self.intake.store
         try:
             if self.op is RowOp.APPEND:
                 return store.begin_append(self.table, bucket, batch, writer)
@@ -241,6 +269,19 @@ class _Writing:
         return IdempotencyKeyReused(key=(self.request.key or "")[:100], table=str(self.table.path))
 
 
+def _keep_bad_rows(bad: BadRows, outcomes: RowOutcomes, earlier: Collection[int]) -> None:
+    """Before the other rows are stored: a retry after a crash in between leaves out the same rows. Raises
+    `InvalidRows` where an earlier try stored a row that does not fit now, as after a change of columns."""
+    changed = [p for p in outcomes.problems if earlier and p.row not in earlier]
+    if changed:
+        raise first_problem(outcomes.table, changed)
+    known = {p.row for p in outcomes.problems}
+    reason = "an earlier try of this request put it into the quarantine"
+    outcomes.problems += [RowProblem(place, "", reason) for place in earlier if place not in known]
+    outcomes.quarantined = bad.ids
+    bad.keep(outcomes.problems)
+
+
 def _checked_op(table: TableInfo, op: RowOp | None) -> RowOp:
     if op is None:
         return RowOp.UPSERT if table.is_pk else RowOp.APPEND
@@ -253,75 +294,3 @@ def _checked_op(table: TableInfo, op: RowOp | None) -> RowOp:
 def _writer_id(token: Token, table: TableInfo, key: str) -> int:
     digest = hashlib.blake2b(f"{token.name}\n{table.table_id}\n{key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
-
-
-# ---- fitting ---------------------------------------------------------------------------------------------------------
-def _fit(read: BodyRows, table: TableInfo, op: RowOp, problems: list[RowProblem], each: bool) -> list[_Run]:
-    """Raises `InvalidRows` for the first row that does not fit, or where each row counts for too many of them."""
-    runs: list[_Run] = []
-    for names, columns, rows, places in _same_columns(read, table, op):
-
-        def fit(part: Any, part_places: Sequence[int], names: Sequence[str] = names) -> pa.Table:
-            fitted = fit_rows(part, table, names)
-            Router(table, turn=0).check(fitted)
-            return fitted.append_column(PLACE, pa.array(part_places, pa.int64()))
-
-        fitted = _fit_rows(rows, places, fit, problems, each)
-        if len(problems) > MOST_PROBLEMS:
-            raise _first_problem(table, problems)
-        if fitted is not None and fitted.num_rows:
-            runs.append(_Run(fitted, columns))
-    return runs
-
-
-def _same_columns(
-    read: BodyRows, table: TableInfo, op: RowOp
-) -> list[tuple[Sequence[str], tuple[str, ...] | None, Any, list[int]]]:
-    """Column names, the columns of a partial upsert, rows and their places: an upsert leaves columns that a row does
-    not give as they are."""
-    if op is RowOp.DELETE:
-        return [(table.descriptor.primary_key, None, read.rows, read.places)]
-    if op is not RowOp.UPSERT:
-        return [(table.schema.names, None, read.rows, read.places)]
-    return [
-        (
-            run.columns or table.schema.names,
-            run.columns,
-            run.rows,
-            read.places[run.start : run.start + len(run.rows)],
-        )
-        for run in split_given(read.rows, table)
-    ]
-
-
-def _fit_rows(
-    rows: Any,
-    places: list[int],
-    fit: Callable[[Any, Sequence[int]], pa.Table],
-    problems: list[RowProblem],
-    each: bool,
-) -> pa.Table | None:
-    """All rows at once; where some do not fit, by halves: a few bad rows among many cost a few more attempts."""
-    try:
-        return fit(rows, places)
-    except InvalidRows as error:
-        if not each:
-            reason = f"{error.reason}; nothing is stored"
-            raise InvalidRows(table=error.table, row=places[error.row], column=error.column, reason=reason) from error
-        if len(places) == 1:
-            problems.append(RowProblem(places[0], error.column, error.reason))
-            return None
-    half = len(places) // 2
-    fitting = []
-    for part in (slice(0, half), slice(half, None)):
-        part_rows = rows.slice(part.start, len(places[part])) if isinstance(rows, pa.Table) else rows[part]
-        if len(problems) <= MOST_PROBLEMS:
-            fitted = _fit_rows(part_rows, places[part], fit, problems, each)
-            fitting += [] if fitted is None else [fitted]
-    return pa.concat_tables(fitting) if fitting else None
-
-
-def _first_problem(table: TableInfo, problems: Sequence[RowProblem]) -> InvalidRows:
-    first = min(problems, key=lambda p: p.row)
-    reason = f"{first.reason}; {len({p.row for p in problems})} rows are refused, and nothing is stored"
-    return InvalidRows(table=str(table.path), row=first.row, column=first.column, reason=reason)

@@ -89,6 +89,7 @@ def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]
         overdue_bytes=overdue_bytes(services, status.tables),
         knows_log=services.source.knows_log,
         lake_error=trouble[0] if trouble else None,
+        bad_rows={path: rows for path, rows in services.stopped_sources().items() if token.may_use(path)},
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
     )
     return {

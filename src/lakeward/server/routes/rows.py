@@ -17,7 +17,8 @@ from lakeward.protocol.routes import SAMPLE, SQL, TABLE_ROWS
 from lakeward.read.arrow import request_of
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.ingest.bodies import RowFormat, find_format
-from lakeward.server.ingest.rowput import RowOp, RowOutcomes, RowRequest
+from lakeward.server.ingest.fitting import RowOp
+from lakeward.server.ingest.rowput import RowOutcomes, RowRequest
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.query.atonce import AtOnce
 from lakeward.server.query.localread import MOST_SAMPLED, sample
@@ -87,8 +88,9 @@ def router(services: Services) -> APIRouter:
         key: Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)] = None,
     ) -> JSONResponse:
         """Stores rows and answers once they are durable. `op`: `append` (log tables), `upsert`, `replace` or `delete`
-        (tables with a primary key). One bad row refuses the request, or with `on-error=skip` itself alone. A retry with
-        the same `Idempotency-Key` within ten minutes stores nothing twice."""
+        (tables with a primary key). One bad row refuses the request, or with `on-error=skip` itself alone; a table
+        whose contract is `quarantine` keeps it aside. A retry with the same `Idempotency-Key` within ten minutes stores
+        nothing twice."""
         headers = request.headers
         rows = RowRequest(
             path=TablePath.parse(table),
@@ -128,13 +130,17 @@ def _spelled(stored: RowOutcomes, outcomes: Outcomes) -> dict[str, Any]:
     refused: dict[int, dict[str, Any]] = {
         p.row: {"row": p.row, "error": {"column": p.column, "reason": p.reason}} for p in reversed(stored.problems)
     }
+    for place, row_id in stored.quarantined.items():
+        refused[place]["quarantine_id"] = row_id
     rows = [*refused.values()]
     if outcomes is Outcomes.ALL:
         rows += [{"row": row, "bucket": str(bucket), "offset": offset} for row, bucket, offset in stored.accepted]
     return {
         "table": str(stored.table.path),
         "accepted": len(stored.accepted),
-        "refused": len(refused),
+        "refused": len(refused) - len(stored.quarantined),
+        "quarantined": len(stored.quarantined),
+        "added_columns": list(stored.added),
         "duplicate": stored.is_duplicate,
         "token": stored.token,
         "rows": sorted(rows, key=lambda row: row["row"]),

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five tiles of the dashboard, purely: figure, rule, and what to do when one is red."""
+"""The tiles of the dashboard, purely: figure, rule, and what to do when one is red."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lakeward.model.state import TableState
+from lakeward.model.tablepath import TablePath
 from lakeward.protocol.views import JobStatus, TableStatus
 
 ROUND_SHARE = 0.5
@@ -59,12 +60,16 @@ class Overview:
     overdue_bytes: int = 0
     knows_log: bool = True
     lake_error: str | None = None
+    bad_rows: Mapping[TablePath, int] = field(default_factory=dict)
+    """Rows of a minute that did not fit, of tables whose sources were stopped for it."""
+
     still: Sequence[str] = ()
     """Threads of the background that do not work."""
 
 
 def make_tiles(seen: Overview) -> tuple[Tile, ...]:
-    return (_rounds(seen), _queue(seen), _remote(seen), _files(seen), _jobs(seen))
+    tiles = (_rounds(seen), _queue(seen), _remote(seen), _files(seen), _jobs(seen))
+    return (*tiles, _bad_rows(seen.bad_rows)) if seen.bad_rows else tiles
 
 
 def _rounds(seen: Overview) -> Tile:
@@ -235,6 +240,21 @@ def _jobs(seen: Overview) -> Tile:
         advice=advice or (f"{_silence(late[0])}." if late else ""),
         page="#/jobs",
         late=bool(late) and not advice,
+    )
+
+
+def _bad_rows(stopped: Mapping[TablePath, int]) -> Tile:
+    worst = max(stopped, key=lambda path: stopped[path])
+    advice = f"Rows for {worst} do not fit, and their source is refused: `lakeward quarantine list {worst}` says why."
+    return Tile(
+        key="quarantine",
+        name="Sources stopped for bad rows",
+        figure=f"{len(stopped)}",
+        ok=False,
+        rule="no more rows a minute than table.schema.quarantine.max-rows-per-minute do not fit",
+        advice=advice,
+        page=f"#/table/{worst}",
+        about=str(worst),
     )
 
 
