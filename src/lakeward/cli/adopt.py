@@ -41,11 +41,12 @@ def adopt(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Takes over a lake table that has snapshots of ours: the same table id, its offsets. With --foreign an Iceberg
-    table that others made: what is in it stays as it is, new rows come beside it. With --key rows are replaced and
-    deleted by it; those that are there are loaded into the hot store first, by the server, which goes on with that
-    also after it or this command was stopped. Snapshots from before go by the table's own
-    history.expire.max-snapshot-age-ms, and after half an hour where it has none.
+    """Takes over a lake table that has snapshots of Lakeward: the same table id, its offsets.
+
+    With --foreign, an Iceberg table that another engine made: its rows stay as they are, new rows are added. With --key
+    rows are replaced and deleted by key; existing rows are first loaded into the hot store by the server, which
+    continues if it restarts or if this command is stopped. Snapshots from before expire by the table's own
+    history.expire.max-snapshot-age-ms, or after half an hour where it has none.
 
     Example: lakeward table adopt shop.orders; or lakeward table adopt --foreign shop.visits --lake main --key id"""
     if not foreign and (lake is not None or key is not None or buckets != 1):

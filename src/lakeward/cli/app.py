@@ -145,13 +145,13 @@ def _report_unexpected(error: Exception) -> int:
 
 
 def _end_of_pipe() -> int:
-    """Whoever read our output has enough, as `head` does. Python would complain again when it flushes at exit."""
+    """The reader of our output has enough, as with `head`. Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _result(call: Callable[[], object]) -> int:
-    """What typer does around a command."""
+    """Runs a command as typer does."""
     try:
         call()
     except typer.Exit as exit:

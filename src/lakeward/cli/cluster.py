@@ -30,7 +30,7 @@ FlussUser = Annotated[
 
 
 def check_no_server(server: str | None, lake: str | None = None) -> None:
-    """What a command cannot mean beside --fluss. Raises `InvalidConfig`."""
+    """Refuses options that have no meaning with --fluss. Raises `InvalidConfig`."""
     if server is not None:
         raise InvalidConfig(where="--server", reason="not together with --fluss: name the cluster or the server")
     if lake is not None:
@@ -169,7 +169,7 @@ def compact_cluster_now(fluss: str, user: str | None, table: str, *, as_json: bo
 
 
 def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:
-    """By their commits: Fluss tells nobody which jobs there are."""
+    """Jobs by their commits: Fluss has no list of jobs."""
     with _view(fluss, user) as view:
         commits = view.commits(view.lake_tables(), _skip)
     names = sorted({c.job for c in commits})

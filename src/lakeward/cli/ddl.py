@@ -21,7 +21,7 @@ _KEY = re.compile(r"\bPRIMARY\s+KEY\b(\s+NOT\s+ENFORCED\b)?", flags=re.IGNORECAS
 
 @dataclass(frozen=True, kw_only=True)
 class CreateStatement:
-    """What the statement says. `columns` is SQL text that the client parses; bucket options are taken out of WITH."""
+    """The parsed statement. `columns` is SQL text that the client parses; bucket options are taken out of WITH."""
 
     path: str
     columns: str
@@ -71,7 +71,7 @@ def _parse(text: str) -> exp.Create:
 
 
 def _split_columns(text: str) -> tuple[str, list[str]]:
-    """What stands before the outer parentheses, and the parts between them: columns and constraints."""
+    """Text before the outer parentheses, and the parts between them: columns and constraints."""
     start = text.find("(")
     if start < 0:
         raise InvalidRequest(what="statement", reason="it is no CREATE TABLE with columns in parentheses")

@@ -47,7 +47,7 @@ def _watch(server: str | None, table: str, show: Callable[[str], None], done: th
 
 
 def describe_progress(status: dict[str, Any]) -> str:
-    """Of a table's status: the work that somebody has in hand, else what it waits for."""
+    """Describes a table's status: the running work, else the reason why it waits."""
     words = f"{status['path']}: {status['waiting_rows']:,} rows wait"
     for work in status.get("work", ()):
         if work["job"] is None:

@@ -248,7 +248,7 @@ def drop(
 
 
 def _confirm(what: str, question: str, *, yes: bool) -> None:
-    """Raises `InvalidRequest` where nobody can be asked."""
+    """Raises `InvalidRequest` if there is no terminal to ask at."""
     if not yes and sys.stdin.isatty():
         typer.confirm(question, abort=True)
     elif not yes:

@@ -199,12 +199,12 @@ class Coordinator(CoordinatorClient):
         self.schedule.tick()
 
     def sides(self, path: TablePath, side: SideName | None = None) -> list[SideName]:
-        """Of a table, in order; or the named one. Raises `TableNotFound`, `SideNotFound`."""
+        """Sides of a table, in order; or the named one. Raises `TableNotFound`, `SideNotFound`."""
         with self.board.lock:
             return list(self.board.find_table(path).sides) if side is None else [self.board.find(path, side).name]
 
     def read_lake(self, path: TablePath, side: SideName | None = None) -> bool:
-        """Of the named side, or of all that are on; false when one did not answer."""
+        """Reads the lake of the named side, or of all that are on; false if a lake did not answer."""
         with self.board.lock:
             sides = self.board.find_table(path).enabled if side is None else [self.board.find(path, side)]
         answers = [self.lakes.read(s) for s in sides]
@@ -247,7 +247,7 @@ class Coordinator(CoordinatorClient):
         return self.views.rounds(path, limit, side, kind)
 
     def costs(self, days: int) -> list[DayCost]:
-        """What each table's work came to, per day, newest first."""
+        """Cost of each table's work per day, newest first."""
         with self.board.lock:
             return self.board.store.load_costs(days)
 
@@ -280,11 +280,11 @@ class Coordinator(CoordinatorClient):
         self.operations.maintain_now(path, side)
 
     def ask_now(self, path: TablePath, side: SideName | None = None) -> Asked:
-        """Of the named side, or of the first."""
+        """Asks for a round of the named side, or of the first."""
         return self.operations.ask_now(path, [side])[0]
 
     def ask_all_now(self, path: TablePath, side: SideName | None = None) -> list[Asked]:
-        """Of every side, or of the named one."""
+        """Asks for a round of every side, or of the named one."""
         return self.operations.ask_now(path, self.sides(path, side))
 
     def check_asked(self, asked: Asked, limit_s: float | None = None) -> TierNowAnswer | None:

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class Cuts:
-    """In memory and in the store. The hot store is told of the open ones: rounds stop there until every side has a
-    snapshot at exactly that place. Lakes are asked without the lock."""
+    """Cuts, in memory and in the store. The hot store knows the open ones: rounds stop there until every side has a
+    snapshot at exactly that place. Lakes are read without the lock."""
 
     def __init__(self, board: Board, operations: Operations) -> None:
         self._board, self._operations = board, operations
@@ -210,7 +210,7 @@ class Cuts:
         return f"partition {gone[0].partition} was dropped before its rows reached the lake" if gone else ""
 
     def _note(self, cut: Cut, table: CutTable, settled: CutSide) -> None:
-        """What was settled goes to disk; once nobody is waited for, rounds need not stop there."""
+        """Writes the settled sides to disk; once no side is open, rounds need not stop there."""
         with self._board.lock:
             now = self._cuts.get(cut.name)
             if now is None or now.created_at_ms != cut.created_at_ms:

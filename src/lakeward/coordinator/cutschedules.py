@@ -102,7 +102,7 @@ class CutSchedules:
 
 
 def plan_drops(cuts: Sequence[Cut], keep: int) -> list[str]:
-    """Of a schedule's cuts, oldest first: all but the newest that can be read, and lost ones before those. Pure."""
+    """Cuts of a schedule to drop, oldest first: all but the newest readable ones, and older lost ones. Pure."""
     ready = [cut for cut in cuts if cut.state is CutState.READY]
     first = ready[-keep:][0] if ready else None
     older = [] if first is None else cuts[: cuts.index(first)]

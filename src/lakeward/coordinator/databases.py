@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of databases: the lake that new tables of one are made in."""
+"""Records about databases: the lake in which new tables of each are created."""
 
 from __future__ import annotations
 

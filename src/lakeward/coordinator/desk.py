@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers heartbeats and lease checks: who is who, what each report does to its table, what the job is told."""
+"""Answers heartbeats and lease checks: identifies the job, applies each report to its table, and collects the job's
+orders."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ class Desk:
 
     # ---- one piece of work of a beat ----
     def _held(self, job: JobName, instance: InstanceId, said: Reported) -> tuple[LakeSide, Work, Lease] | str:
-        """The side and its lease if this instance holds it under this epoch; else the reason why not, in words."""
+        """The side and its lease if this instance holds it under this epoch; else the reason why not."""
         side = self._board.side(_side_id(said))
         if side is None:
             return "the table was dropped"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators do to one side of a table: pause, resume, ask for its data now, resync."""
+"""Operators' actions on one side of a table: pause, resume, ask for its data now, resync."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Operations:
         """Rounds that were asked for so far: who holds an idle job's answer back sees it grow."""
 
     def pause(self, path: TablePath, name: SideName | None = None) -> None:
-        """A round in work is told to stop at its next beat and may not commit any more. Safe to repeat."""
+        """A running round is told to stop at its next heartbeat and can no longer commit. Safe to repeat."""
         with self._board.change():
             for side in self._named(path, name):
                 if side.state is not _S.PAUSED:
@@ -54,7 +54,7 @@ class Operations:
         return list(self._board.find_table(path).sides.values()) if name is None else [self._board.find(path, name)]
 
     def resume(self, path: TablePath, name: SideName | None = None) -> None:
-        """From Paused or Quarantined; the count of failures starts anew. Safe to repeat."""
+        """From Paused or Quarantined; resets the count of failures. Safe to repeat."""
         with self._board.change():
             sides = self._named(path, name)
             for side in sides:

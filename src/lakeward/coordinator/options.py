@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator is set up with, and what it reads from a table's properties."""
+"""Settings of the coordinator, and the table properties that it reads."""
 
 from __future__ import annotations
 

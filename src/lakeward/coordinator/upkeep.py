@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator does in the background: the scheduling tick, reading lakes, snapshot expiry, orphan removal,
-pruning.
-"""
+"""The coordinator's background work: the scheduling tick, reading lakes, snapshot expiry, orphan removal, pruning."""
 
 from __future__ import annotations
 
@@ -140,7 +138,7 @@ class Upkeep:
 
     @contextmanager
     def hold(self, side: LakeSide) -> Iterator[bool]:
-        """While it lasts nobody gets the side; False when somebody works on it already."""
+        """Reserves the side; while it lasts no job gets it. False if work on it is running already."""
         with self._board.lock:
             is_idle = not any(side.leases())
             side.held += is_idle

@@ -93,7 +93,8 @@ def _plain(request: Request, error: Exception) -> JSONResponse:
 
 
 def _gone(request: Request, error: Exception) -> JSONResponse:
-    """The peer left in the middle of its body: nobody reads this, and a stack in the log would be a peer's to make."""
+    """The peer left in the middle of its body: the answer is not read, and a peer must not be able to put stack traces
+    into the log."""
     return error_response(InvalidRequest(what=f"{request.method} {request.url.path}", reason="the body ended early"))
 
 

@@ -88,7 +88,7 @@ def make_backup(services: Services, target: str) -> BackupMade:
 
 
 def _stage(services: Services, data: Path, staged: Path) -> Mapping[str, Mapping[str, int]]:
-    """What says how far the lake is comes before the logs: they hold all that it counts on."""
+    """Copies the lake's committed state before the logs: the logs then hold all rows that it counts on."""
     for database in (Path("coordinator.db"), Path("iceberg") / "catalog.db"):
         if (data / database).is_file():
             copy_database(data / database, staged / database)

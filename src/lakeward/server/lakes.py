@@ -101,7 +101,7 @@ class ServerLakes:
         return storage
 
     def records(self) -> dict[str, LakeRecord]:
-        """Of every lake, for a backup: what a server on the restored folder needs to open it."""
+        """Records of every lake, for a backup: a server on the restored folder needs them to open it."""
         return {name: self._record(lake) for name, lake in self.lakes.items()}
 
     def _record(self, lake: LakeConfig) -> LakeRecord:
@@ -118,8 +118,8 @@ class ServerLakes:
         )
 
     def missing(self, recorded: Mapping[str, LakeRecord]) -> dict[str, str]:
-        """Lakes of a backup that are not configured, or would be made anew in another place -> the lines that
-        lakeward.toml needs. A place that the configuration names is taken as it is: lakes move."""
+        """Lakes of a backup that are not configured, or would be created in another place -> the lines that
+        lakeward.toml needs. A place that the configuration names is accepted: lakes move."""
         return {name: as_toml(lake.all_settings) for name, lake in recorded.items() if self._is_missing(name, lake)}
 
     def _is_missing(self, name: str, recorded: LakeRecord) -> bool:
@@ -157,7 +157,7 @@ class ServerLakes:
         return LakeAddress(format=lake.format, options=plugin.peer_options(told, f"{http_url}/iceberg"))
 
     def _plugin(self, name: str) -> LakePlugin:
-        """One that is not installed is said to be missing when it is opened."""
+        """A plugin that is not installed is reported when it is opened."""
         try:
             return find_lake_plugin(name)
         except PluginNotFound:

@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 
 class LakeThreads:
-    """Of one event loop. A call of a token waits while the token has its share of threads; one that is not done at the
-    limit is answered, and counts until its thread comes back."""
+    """Threads for lake calls of one event loop. A call waits while its token uses its share of threads; a call that
+    reaches the time limit is answered with an error, and counts until its thread returns."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s, self._all = limit_s, CapacityLimiter(IN_ALL)

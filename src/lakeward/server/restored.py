@@ -60,5 +60,5 @@ def remove_mark(data: Path) -> None:
 
 
 def as_toml(settings: Mapping[str, str]) -> str:
-    """Lines of lakeward.toml, as they are told in one sentence."""
+    """Lines of lakeward.toml, as part of one sentence."""
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the HTTP resources work on: one record, handed to every router factory. A server's is built by `process`; pages
-need less of it, and get that of a cluster from `console`.
-"""
+"""Services of the HTTP resources: one record, passed to every router factory. `process` builds a server's; pages need
+fewer of them, and get those of a cluster from `console`."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PageServices:
-    """What the resources of pages and metrics need."""
+    """Services that the resources of pages and metrics need."""
 
     tokens: TokenSet
     clock: Clock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process reads from its configuration before it opens anything: tokens, TLS, addresses."""
+"""Settings that the process reads before it opens anything: tokens, TLS, addresses."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind of work needs on its way into the lake: patience, a lease that is checked, one request per commit.
-
-A commit ends in one of three ways. Done. Conflict: look for the own id; not there, then either the race is lost, or the
-commit in between was foreign and the work is prepared again on the new head. Unknown: look; not there, then send the
-identical request again until it is answered.
-"""
+"""The way of every kind of work into the lake: patience, a checked lease, one request per commit. A commit ends in one
+of three ways. Done. Conflict: look for the own id; if it is missing, either the race is lost, or the commit in between
+was foreign and the work is prepared again on the new head. Unknown: look; if it is missing, send the identical request
+again until it is answered."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ class Landing(ABC):
     @property
     @abstractmethod
     def precondition(self) -> Precondition:
-        """What must hold of the head."""
+        """Conditions on the head."""
 
     def send(
         self, committable: Committable, landed: Callable[[LakeSnapshot], T], find: Callable[[], T | None]

@@ -30,7 +30,7 @@ def start_daemon(target: Callable[[], None], name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class JobWorld:
-    """What all work of a job shares."""
+    """Objects that all work of a job shares."""
 
     hot: HotPlugin
     plugins: PluginCache
@@ -64,7 +64,7 @@ class LeasedWork:
 
 
 class WorkRunner(ABC):
-    """Runs one kind of work. Has no state of its own: made anew in each process, driver or executor."""
+    """Runs one kind of work. Has no state of its own: created in each process, driver or executor."""
 
     kind: WorkKind
 
@@ -81,8 +81,8 @@ class WorkRunner(ABC):
 
 
 def meet(works: Sequence[LeasedWork], world: JobWorld) -> None:
-    """Of work that came in one answer: those of one table that shall read the log together are told of each other,
-    before any of them begins."""
+    """Introduces works of one answer to each other: those of one table that may read the log together, before any of
+    them begins."""
     together = defaultdict[TableId, list[LeasedWork]](list)
     for work in works:
         if work.handed.reads_with:

@@ -48,7 +48,7 @@ class AddressCount:
         self.rows = 0
 
     def see_column(self, offsets: pa.Array) -> None:
-        """A row without an offset is none of ours."""
+        """Counts rows without an offset as foreign."""
         self.rows += offsets.null_count
         self._nameless += offsets.null_count
         self.see(offsets.drop_null().to_numpy(zero_copy_only=False))

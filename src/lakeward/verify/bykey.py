@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a PK table's bucket by key, where rows have no offset of their own in the hot store (Apache Fluss).
-
-What the lake must hold is told from a KV snapshot and the changelog between it and the committed offset: played forward
-where the snapshot is older, taken back by before-images where it is newer. One bucket's rows are in memory at a time.
-"""
+"""Checks a PK table's bucket by key, where the hot store keeps no offset per row (Apache Fluss). The expected rows of
+the lake come from a KV snapshot and the changelog between it and the committed offset: played forward if the snapshot
+is older, undone by before-images if it is newer. The rows of one bucket at a time are in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Expected:
-    """Rows live at the committed offset; keys whose row of then nobody knows any more."""
+    """Rows live at the committed offset, and keys whose row at that offset is unknown."""
 
     rows: pa.Table
     unknown: pa.Table

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `verify` found, as data: a certificate per table, and findings that name offsets and files."""
+"""Result of `verify`, as data: a certificate per table, and findings that name offsets and files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class BucketReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """`beyond` says what could not be checked and why; `orphans` are files of ours that nothing references."""
+    """`beyond` lists the parts that could not be checked, with the reason; `orphans` are our files that no snapshot
+    references."""
 
     table: str
     table_id: str
@@ -106,7 +107,8 @@ class Certificate:
 
     @property
     def is_failure(self) -> bool:
-        """Whether `lakeward verify` ends with exit code 1: a fault, or rows of ours of which none was checked."""
+        """True if `lakeward verify` ends with exit code 1: a fault was found, or the table has rows and none was
+        checked."""
         return self.verdict is CertificateVerdict.BROKEN or (
             self.verdict is CertificateVerdict.NOT_CHECKED and self.only_counted > 0
         )

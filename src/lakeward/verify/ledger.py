@@ -115,8 +115,8 @@ def lake_ahead(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: OffsetMap)
 def check_snapshots(
     grouped: Mapping[Bucket, Sequence[LedgerEntry]], snapshots: Iterable[LakeSnapshot]
 ) -> list[Finding]:
-    """Each retained snapshot of ours ends where the ledger's entry of that round says, or inside it: old entries are
-    merged, and the merged one keeps the first round's id."""
+    """Checks that each retained Lakeward snapshot ends where the ledger's entry of its round does, or inside it: old
+    entries are merged, and the merged entry keeps the first round's id."""
     ranges = {(e.round_id, b): e.range for b, entries in grouped.items() for e in entries if e.kind is LedgerKind.ROUND}
     findings = []
     for snapshot in snapshots:
@@ -136,9 +136,8 @@ def check_snapshots(
 
 
 def expected_ranges(entries: Sequence[LedgerEntry], committed: int) -> list[OffsetRange]:
-    """What the lake must hold of a log table's bucket: `[0, committed)` less the recorded gaps that no round filled
-    before.
-    """
+    """Ranges that the lake must hold of a log table's bucket: `[0, committed)` less the recorded gaps that no round
+    filled before."""
     held = sorted(e.range for e in entries if e.kind is not LedgerKind.GAP)
     gaps = sorted(e.range for e in entries if e.kind is LedgerKind.GAP)
     ranges, at = [], 0
@@ -152,7 +151,7 @@ def expected_ranges(entries: Sequence[LedgerEntry], committed: int) -> list[Offs
 
 
 def _less(ranges: Iterable[OffsetRange], taken: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-    """What of `ranges` is in none of `taken`; both ascending."""
+    """The parts of `ranges` that are in none of `taken`; both ascending."""
     for part in ranges:
         at = part.start
         for other in taken:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in any order, given back by windows of offsets: in memory while they are few, in temporary files beyond that.
-
-So that each side of a comparison is read once, however long the bucket is and whoever wrote its files in whatever
-order."""
+"""Takes rows in any order and returns them by windows of offsets: in memory while they are few, in temporary files
+beyond that. So each side of a comparison is read once, however long the bucket is and in whatever order its files were
+written."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ground:
-    """What a certificate stands on: a snapshot under a read lease and the ledger as it was before that was taken."""
+    """Base of a certificate: a snapshot under a read lease, and the ledger as it was before the lease was taken."""
 
     plugin: HotPlugin
     opened: OpenRead
@@ -311,7 +311,7 @@ def _count_adopted(ground: _Ground, adopted: AdoptedRows) -> tuple[list[Finding]
 
 
 def _homeless(ground: _Ground, mixed: Sequence[LakeFile], buckets: Sequence[Bucket]) -> list[Finding]:
-    """Rows of files that do not say their bucket, and whose own columns name none of ours either."""
+    """Rows of files that do not record their bucket, and whose own columns name no bucket of the table either."""
     assert ground.snapshot_id is not None
     assert ground.opened.pinned is not None
     keys, rows = ground.opened.table.descriptor.partitioning, 0
@@ -356,10 +356,8 @@ def _open_storage(plan: ReadPlan) -> LakeStorage:
 
 
 def _orphans(ground: _Ground) -> tuple[int, int]:
-    """Files of ours that nothing references, listed before references are read: a commit in between takes its files
-    out.
-
-    A round under way has some too: they are its own, not yet committed."""
+    """Our files that no snapshot references, listed before references are read: a commit in between references its
+    files. A running round also has such files: they are not committed yet."""
     upkeep = ground.storage.open_maintenance(ground.opened.table)
     try:
         listed = list(upkeep.list_files())

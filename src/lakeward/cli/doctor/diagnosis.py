@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check says: what is wrong or will be, why that matters, and the command that mends it."""
+"""Result of a check: the present or coming fault, why it matters, and the command that fixes it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks look at: one record of values. `gather` fills it from a server; tests fill it by hand."""
+"""Input of the checks: one record of values. `gather` fills it from a server; tests fill it by hand."""
 
 from __future__ import annotations
 

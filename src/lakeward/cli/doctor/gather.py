@@ -68,7 +68,7 @@ def _spark_of(config: Config | None) -> dict[str, str]:
 
 
 def _lake_of(config: Config | None, lake: str | None) -> dict[str, str]:
-    """Settings that the server tells nobody, where they are here too."""
+    """Settings that the server does not publish, if they are set here too."""
     return {} if config is None or lake is None else config.below(f"datalake.{lake}.")
 
 
@@ -77,7 +77,7 @@ def _probe(door: ServerConnection, table: str | None) -> ProbeAnswer:
 
 
 def spark_settings() -> dict[str, str]:
-    """Of spark-defaults.conf in SPARK_CONF_DIR or below SPARK_HOME; none where there is none."""
+    """Settings of spark-defaults.conf in SPARK_CONF_DIR or below SPARK_HOME; empty without that file."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
     file = Path(folder) / "spark-defaults.conf"

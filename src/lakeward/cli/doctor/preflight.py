@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked before a server starts for the first time."""
+"""Checks that are possible before a server starts for the first time."""
 
 from __future__ import annotations
 

@@ -49,6 +49,6 @@ CHECKS: tuple[Callable[[Facts], Iterable[Diagnosis]], ...] = (
 
 
 def examine(facts: Facts, table: str | None = None) -> list[Diagnosis]:
-    """What is wrong first. `table`: what is about it alone."""
+    """Diagnoses, most severe first. `table`: only those about this table."""
     found = [f for check in CHECKS for f in check(facts) if table is None or f.about == table]
     return sorted(found, key=lambda f: f.level is not Level.WRONG)

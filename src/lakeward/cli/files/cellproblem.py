@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a CSV cell is no value of its column, in words for people, and which option would make it one."""
+"""Explains why a CSV cell is no value of its column, and which option would make it one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FINE = re.compile(r":\d\d\.\d{1,9}([zZ]|[+-]\d\d:?\d\d)?$")
 
 
 def explain_cell(value: str, kind: pa.DataType, cells: CellFormat, error: Exception) -> Problem:
-    """Of a cell that could not be converted to this type."""
+    """Explains a cell that could not be converted to this type."""
     types = pa.types
     explainers: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., Problem | None]], ...] = (
         (lambda t: types.is_integer(t) or types.is_floating(t) or types.is_decimal(t), _number),

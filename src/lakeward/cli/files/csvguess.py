@@ -52,7 +52,7 @@ class Guess:
 
 
 def guess_columns(connection: Any, cells: CellFormat) -> Guess:
-    """Of the view `cells`, whose columns are all text. What `cells` says already stays."""
+    """Guesses the columns of the view `cells`, which are all text. Settings of `cells` are kept."""
     names = [row[0] for row in connection.execute("DESCRIBE cells").fetchall()]
     shapes = load_shapes(connection, "cells", names)
     cells, is_mixed = _with_numbers(cells, shapes.values())
@@ -228,7 +228,7 @@ def _inexact(connection: Any, columns: Iterable[Column], cells: CellFormat) -> d
 
 
 def _notes(shapes: Mapping[str, Shapes], cells: CellFormat) -> tuple[str, ...]:
-    """What was read in one of two possible ways."""
+    """Notes about values that could be read in two ways."""
     doubtful = [n for n, s in shapes.items() if s.is_within(shape.NUMBERS) and s.has(shape.ONE_POINT_GROUP)]
     if cells.is_known or cells.date_order is not DateOrder.DAY or not doubtful:
         return ()

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cells of a CSV column look like, counted by DuckDB over the whole file: which decimal sign, which order of
-dates, which words.
-"""
+"""Shapes of the cells of a CSV column, counted by DuckDB over the whole file: decimal signs, orders of dates, words."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ _NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
 
 @dataclass(frozen=True)
 class Shapes:
-    """Of one column: how many cells of each shape, words by themselves. Empty cells do not count."""
+    """Shapes of one column: the number of cells of each shape, words separately. Empty cells do not count."""
 
     counts: Mapping[str, int]
     true_words: frozenset[str] = frozenset()

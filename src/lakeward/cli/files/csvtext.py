@@ -107,7 +107,7 @@ def _unclear_problem(value: str) -> Problem:
 
 
 def _plan(kind: pa.DataType, cells: CellFormat) -> tuple[Convert, Convert]:
-    """What converts cells, and what tells cheaply which of many can be no values."""
+    """A function that converts cells, and a cheap one that finds those of many that are no values."""
     types = pa.types
     if types.is_boolean(kind):
         return lambda text: _booleans(text, cells), lambda text: _is_boolean(text, cells)

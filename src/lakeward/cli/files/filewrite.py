@@ -148,7 +148,7 @@ class FileWrite:
 
 
 def _digest(runs: Runs) -> str:
-    """Of the rows as the table has them: a file that was only written otherwise is the same."""
+    """Digest of the rows as the table has them: a file that only spells the same rows differently is the same."""
     import pyarrow as pa
 
     digest = hashlib.sha256()

@@ -84,7 +84,7 @@ def _numbered(file: str, text: Iterable[str]) -> Iterator[str]:
 
 
 def _elements(file: str, whole: str, rejects: Rejects) -> Iterator[Numbered]:
-    """Of an array, one after the other."""
+    """Elements of an array, one after the other."""
     decoder, at, line = json.JSONDecoder(parse_float=Decimal), whole.index("[") + 1, 1
     while True:
         between = _BETWEEN.match(whole, at)

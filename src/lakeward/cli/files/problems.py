@@ -22,7 +22,7 @@ _LARGEST_VALUE = 60
 
 @dataclass(frozen=True)
 class Fix:
-    """What to change about a `CellFormat`, or `words` for what no such setting fixes."""
+    """A change to a `CellFormat`, or `words` where no setting helps."""
 
     words: str = ""
     decimal: str | None = None
@@ -56,8 +56,8 @@ def _with(words: tuple[str, ...], more: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one cell or line. `kind` is the same for all that one sentence can describe; `reason` is about
-    this one alone."""
+    """A problem with one cell or line. `kind` is the same for all problems that one sentence can describe; `reason` is
+    about this one alone."""
 
     kind: str
     reason: str
@@ -83,7 +83,7 @@ class _Kind:
 
 
 class ProblemReport:
-    """Of one file. Bounded: a kind keeps its first lines, and kinds are few."""
+    """Problems of one file. Bounded: a kind keeps its first lines, and kinds are few."""
 
     def __init__(self, file: str, cells: CellFormat) -> None:
         self.file, self.cells = file, cells

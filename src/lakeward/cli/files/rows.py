@@ -131,7 +131,7 @@ def read(
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Reads a table: lake history plus hot tail. How fresh the rows are is said on standard error.
+    """Reads a table: lake history plus hot tail. The freshness of the rows is printed on standard error.
 
     Example: lakeward read shop.orders --limit 10"""
     from lakeward.read.arrow import describe_freshness

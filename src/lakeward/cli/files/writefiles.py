@@ -107,7 +107,7 @@ class WriteFiles:
 
 
 def _account(file: str, job: FileWrite, before: int) -> str:
-    """What is stored of a file whose write stopped."""
+    """The part of a file that was stored before its write stopped."""
     stored = job.before + job.stored
     if not stored:
         kept = f"no row of {file} was acknowledged" if job.is_under_way else f"nothing of {file} is stored"

@@ -34,7 +34,7 @@ class WriteProgress:
         self._task = self._bar.add_task("bytes", total=self.total, rows=0)
 
     def of(self, file: str) -> Advance:
-        """What the write of this file tells; the bytes of files before it are done."""
+        """Progress of writing this file; the bytes of earlier files are done."""
         size, before = self.sizes.get(file, 0), self.done_bytes
         self.done_bytes = before + size
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that run processes until they are told to stop."""
+"""Commands that run processes until they are stopped."""

@@ -83,8 +83,8 @@ class Child:
 
 
 def wait_for_file(path: Path, child: Child, limit_s: float = READY_S) -> str:
-    """What the child wrote there once it was ready. Raises `StartFailed` when it died, `TimedOut` when it is late, both
-    with the end of its log."""
+    """Content of the file that the child writes once it is ready. Raises `StartFailed` if it died, `TimedOut` if it is
+    late, both with the end of its log."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         if path.exists() and (text := path.read_text().strip()):

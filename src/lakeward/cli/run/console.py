@@ -32,7 +32,7 @@ def console(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Serves the dashboard of a Fluss cluster, read-only, whoever tiers it: tables, rounds, jobs, files, /metrics.
+    """Serves the dashboard of a Fluss cluster, read-only, for all tiering jobs: tables, rounds, jobs, files, /metrics.
 
     Example: lakeward console --fluss 127.0.0.1:9123"""
     from lakeward.model.stopsignal import StopSignal

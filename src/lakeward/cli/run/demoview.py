@@ -18,7 +18,7 @@ PLAIN_EVERY_S = 10
 
 
 class Story:
-    """What the demo says, line by line."""
+    """Lines that the demo prints."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out

@@ -101,7 +101,7 @@ def _flight_setting() -> list[str]:
 
 
 def _lake_setting(asked: str | None) -> list[str]:
-    """What is asked for; else Iceberg, unless file or environment name a lake format, or lakes."""
+    """The requested lake; else Iceberg, unless file or environment name a lake format, or lakes."""
     config = resolve()
     if asked is None and (config.get(options.DATALAKE_FORMAT) is not None or config.below("lakes.")):
         return []

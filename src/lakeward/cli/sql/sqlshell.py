@@ -49,8 +49,8 @@ class SqlShell:
         self._columns: dict[str, Sequence[str]] = {}
 
     def run(self) -> None:
-        """Until .quit or the end of input. A statement that fails is told, and the shell goes on; where no terminal is,
-        it ends there."""
+        """Runs until .quit or the end of input. An error of a statement is printed and the shell continues; without a
+        terminal it ends there."""
         if not sys.stdin.isatty():
             self.run_lines(sys.stdin)
             return

@@ -18,7 +18,7 @@ _S = TableState
 
 
 def may_share(side: LakeSide) -> bool:
-    """One whose last round failed, or that is made anew, reads for itself: it holds up nobody."""
+    """A side whose last round failed, or that is written from scratch, reads alone, so that it delays no other."""
     return side.tier.failures_in_a_row == 0 and side.resync is None
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator does to lakes and reads in them: DDL over both sides, commits recorded, snapshots expired."""
+"""The coordinator's work in lakes: DDL over hot store and lake, recorded commits, expired snapshots."""

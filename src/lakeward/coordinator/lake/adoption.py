@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adopting a lake table with a primary key: its rows, as one snapshot has them, are loaded into the hot store; then the
-lake table is marked, on exactly that snapshot; then the table is there for everybody.
-
-Nothing is changed in the lake before all rows are in. What the hot store keeps of a load says all that is needed to go
-on after a crash, at any step. Others that commit meanwhile make it begin anew.
-"""
+"""Adopts a lake table with a primary key: its rows in one snapshot are loaded into the hot store; then the lake table
+is marked, on exactly that snapshot; then the table becomes visible. Nothing is changed in the lake before all rows are
+in. The hot store's record of a load is enough to continue after a crash at any step. A foreign commit in between starts
+the load over."""
 
 from __future__ import annotations
 
@@ -192,7 +190,8 @@ class Adoptions:
                 self._refused.popitem(last=False)
 
     def _note(self, table: TableInfo, lake: str, anew: int) -> tuple[dict[str, Any], int]:
-        """What a load of the lake table as it is now must remember, and how many rows it has, or about so many."""
+        """The note that a load of the lake table in its present state must keep, and its number of rows, exact or
+        approximate."""
         reader = self._board.lakes(lake).open_reader(table).pinned()
         head = reader.load_snapshot()
         files = 0 if head is None else len(reader.files(head.snapshot_id))

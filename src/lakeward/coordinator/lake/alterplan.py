@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ALTER of columns will do, in words: in the hot store, in each lake, for old writers, for readers. Pure."""
+"""Describes the effects of an ALTER of columns: in the hot store, in each lake, for old writers, for readers. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plan_alter(before: TableInfo, after: TableInfo, lakes: Iterable[SideName]) -
 
 
 def _for_writers(before: TableInfo, changes: list[ColumnDifference]) -> Iterator[str]:
-    """Of writers that still have the table as it was."""
+    """Effects for writers that still have the old schema."""
     dropped = [c.before.name for c in changes if c.kind is ColumnChange.DROP and c.before is not None]
     added = [c.after.name for c in changes if c.before is None and c.after is not None]
     notes = [f"what they send for {', '.join(dropped)} is ignored and counted"] if dropped else []

@@ -95,7 +95,7 @@ class Commits:
         return plan_commit(self._ledger_state(side), report, now_ms)
 
     def _take(self, side: LakeSide, report: CommitReport, change: LedgerChange, *, fresh: bool) -> None:
-        """What the report changes; done to a copy for the disk first."""
+        """Applies the report; first to a copy, for the disk."""
         if change.generation > side.generation:
             _take_resync(side, report, change.offsets)
             side.broken, side.confirmed, side.confirmed_at = None, OffsetMap(), None
@@ -132,8 +132,9 @@ class Commits:
         )
 
     def _check_against_lake(self, report: CommitReport) -> None:
-        """Of a job without the lease nothing is believed but what the lake itself says, of one that has it no offset
-        above the log's end and no new generation: what is recorded here lets the hot store forget rows."""
+        """Checks a report: from a job without the lease only the lake's own state is accepted; from a job with the
+        lease, no offset above the log's end and no new generation. The recorded offsets let the hot store delete rows.
+        """
         with self._board.lock:
             side = self._side(report)
             storage = self._board.lake_of(side)

@@ -25,7 +25,7 @@ class Expiry:
 
     # ---- asked by a round, right before its lake commit ----
     def grant(self, check: LeaseCheck, verdict: LeaseVerdict) -> LeaseVerdict:
-        """The verdict with those of the round's expirable snapshots that nobody reads. Does not go to the lake."""
+        """The verdict, with those of the round's expirable snapshots that have no reader. Does not access the lake."""
         if not verdict.held or not check.expirable:
             return verdict
         with self._board.lock:
@@ -61,7 +61,8 @@ class Expiry:
         return done.bytes
 
     def _has_rounds(self, side: LakeSide) -> bool:
-        """Rounds take snapshots out with their own commits; a commit of ours beside them would only be one more."""
+        """Rounds expire snapshots with their own commits; a commit of the coordinator beside them would only be one
+        more."""
         with self._board.lock:
             if side.tier.lease is not None:
                 return True

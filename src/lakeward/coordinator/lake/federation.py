@@ -119,7 +119,7 @@ class Federation:
         return table
 
     def _adopted_id(self, catalogs: Mapping[SideName, LakeCatalog], table: TableInfo) -> TableId:
-        """The id that the lakes' snapshots carry; lake tables nobody tiered to get the new one."""
+        """The id that the lakes' snapshots carry; lake tables without one get the new id."""
         places = [(c, side_table(table, name).path) for name, c in catalogs.items()]
         asked = [(c, path) for c, path in places if len(catalogs) == 1 or c.exists(path)]
         owners = [owner for catalog, path in asked if (owner := catalog.table_id(path)) is not None]
@@ -129,9 +129,9 @@ class Federation:
         return owners[0] if owners else table.table_id
 
     def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
-        """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is
-        gone the descriptor makes it anew; where it stands, it must be the very table that filled the lake. With
-        `foreign` one that others made, as a log table."""
+        """Adopts a lake table that carries Lakeward's snapshots, with its table id and offsets. If the table is not in
+        the hot store it is created from the descriptor; if it is, it must be the table that filled the lake. With
+        `foreign`, adopts a table of another engine as a log table."""
         if request.foreign:
             return self._adopt_foreign(path, request)
         table = self._find(path)
@@ -182,7 +182,7 @@ class Federation:
         return self.adoptions.begin(table, options.lake, warnings)
 
     def _foreign_table(self, path: TablePath, request: AdoptTable) -> tuple[TableInfo, SideOptions, tuple[str, ...]]:
-        """What it will be, in which lake, and what is to be said of it. Raises `InvalidRequest`, `InvalidTable`,
+        """The table as it will be, its lake, and the warnings to show. Raises `InvalidRequest`, `InvalidTable`,
         `UnsupportedType`, `LakeForeign`."""
         what = f"adopting {path}"
         properties = {
@@ -351,7 +351,7 @@ class Federation:
 
     @contextmanager
     def _naming_rebuild(self, path: TablePath, side: SideName | None) -> Iterator[None]:
-        """What cannot go back is written again."""
+        """Adds to an error about a change that cannot be undone that the lake table can be rebuilt."""
         try:
             yield
         except (InvalidAlter, LakeMismatch) as error:
@@ -366,8 +366,8 @@ class Federation:
             self._coordinator.resume(path, side.name)
 
     def restore_lake(self, path: TablePath, side: SideName | None = None, *, anew: bool = False) -> LakeRestored:
-        """After somebody dropped the lake table: it comes back from the files that are left; `anew`: where none are,
-        an empty one is made, and a resync writes what the hot store still has. Raises `InvalidRequest`."""
+        """Restores a dropped lake table from the files that are left; with `anew` and no files, creates an empty one,
+        and a resync writes the rows that the hot store still has. Raises `InvalidRequest`."""
         with self._lock:
             table = self._hot.load_table(path)
             what = f"restore-lake of {path}"

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator itself reads in the lakes: the check at start, and each table's offsets, epoch and
-generation.
-"""
+"""The coordinator's own reads of lakes: the check at start, and each table's offsets, epoch and generation."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class NewerRows:
     def _scan(
         self, side: LakeSide, reader: LakeReader, snapshot: LakeSnapshot, bucket: Bucket, *, key_only: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of files that do not say their bucket are told by their columns."""
+        """Rows of files that do not record their bucket are assigned by their columns."""
         descriptor = side.info.descriptor
         columns = [*(descriptor.primary_key if key_only else descriptor.schema.names), OFFSET]
         keys = descriptor.partitioning

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lake tables of ours that are removed: with their table, after it, or to be written again."""
+"""Removes Lakeward's own lake tables: with their table, after it, or to write them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeward.spi.lakename import lake_named
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLakeTable:
-    """In the lake, and ours: it has snapshots of ours, or is empty and was made by Lakeward."""
+    """A lake table that belongs to Lakeward: it has snapshots of Lakeward, or is empty and was created by it."""
 
     path: TablePath
     lake: str
@@ -34,8 +34,8 @@ class OwnLakeTables:
         self._board, self._sides = board, sides
 
     def make_room(self, catalog: LakeCatalog, table: TableInfo) -> None:
-        """Removes an empty lake table of ours that the new table does not fit into: an earlier one of that name was
-        dropped before its first round. Raises `LakeMismatch` for one with rows, and for those of others."""
+        """Removes an empty Lakeward table that the new table does not fit into: an earlier table of that name was
+        dropped before its first round. Raises `LakeMismatch` for tables with rows and for foreign ones."""
         try:
             catalog.check_create(table)
         except LakeMismatch as mismatch:
@@ -48,13 +48,14 @@ class OwnLakeTables:
             raise LakeMismatch(table=str(table.path), diff=f"{mismatch.diff}; {advice}") from mismatch
 
     def of_table(self, table: TableInfo) -> list[OwnLakeTable]:
-        """Of every side that is on. Raises `LakeForeign`, `InvalidRequest` for what is not ours to remove."""
+        """Lake tables of every side that is on. Raises `LakeForeign`, `InvalidRequest` for tables that must not be
+        removed."""
         sides = enabled(self._sides.of(table))
         found = [self.find(table, name, options) for name, options in sides.items()]
         return [own for own in found if own is not None]
 
     def left_behind(self, path: TablePath) -> list[OwnLakeTable]:
-        """Of a table that was dropped here: in the lakes where a new one of that name would be, and all others."""
+        """Lake tables left by a dropped table: in lakes where a new one of that name would be, and in all others."""
         found = []
         for name, lake in self._board.options.configured.items():
             catalog = self._board.lakes(name).catalog() if lake.enabled else None

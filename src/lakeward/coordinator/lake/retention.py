@@ -16,7 +16,7 @@ class BoardRetention(RetentionGuard):
         self._board, self._leases = board, leases
 
     def lake_offset(self, table_id: TableId, bucket: Bucket) -> int | None:
-        """Of the slowest side that is on."""
+        """The committed offset of the slowest side that is on."""
         with self._board.lock:
             record = self._board.tables.get(table_id)
             offsets = [_offset(side, bucket) for side in record.enabled] if record is not None else []

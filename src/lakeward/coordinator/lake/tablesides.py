@@ -139,9 +139,9 @@ class TableSides:
             self.catalog(options).check_descriptor(of.path, of.descriptor)
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str], sides: Sides) -> None:
-        """Lake properties that are said now, of a table that is to have these and those it had. Those of a format that
-        it has no lake of stay: a table may be made anew in another format, or get such a lake. Raises
-        `InvalidTable`."""
+        """Checks the lake properties that a call sets, for a table that will have these and had those. Properties of a
+        format in which it has no lake are kept: a table may be created again in another format, or get such a lake.
+        Raises `InvalidTable`."""
         for options in sides.values():  # one of which nothing is said need not be there
             if options.format is not None and any(k.startswith(f"{options.format}.") for k in said):
                 self.catalog(options).check_given(path, properties, said)
@@ -205,7 +205,7 @@ class TableSides:
             check_bucket_function(options.format, capabilities, path, descriptor)
 
     def options_of(self, table: TableInfo, name: SideName | None, what: str) -> SideOptions:
-        """Of the named side, or the first. Raises `SideNotFound`, `InvalidRequest` where it is off."""
+        """Options of the named side, or the first. Raises `SideNotFound`, `InvalidRequest` if it is off."""
         sides = self.of(table)
         if name is not None and name not in sides:
             raise SideNotFound(table=str(table.path), side=str(name), sides=", ".join(map(str, sides)))

@@ -41,7 +41,8 @@ class Kind(ABC):
         """Is there work of this kind on a side that is free for it?"""
 
     def why_not(self, side: LakeSide) -> str | None:
-        """Of upkeep: why this side can never have it; None: it can. Asked before a person's request is recorded."""
+        """For upkeep: the reason why this side can never have it; None: it can. Checked before an operator's request is
+        recorded."""
         return None
 
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
@@ -80,11 +81,11 @@ class Kind(ABC):
         return self._board.options.lease_s
 
     def limit_ms(self, side: LakeSide) -> int:
-        """How long it may take before the job is told to commit what it has."""
+        """Time limit after which the job is told to commit what it has."""
         return side.options.round_limit_ms
 
     def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
-        """Why work that runs is told to commit what it has; None: it goes on."""
+        """The reason why running work is told to commit what it has; None: it continues."""
         now = self._board.clock.monotonic()
         limit, spent = self.limit_ms(side), 1_000 * (now - (now if lease.writing_at is None else lease.writing_at))
         return f"the round has taken longer than its limit of {limit} ms" if spent > limit else None
@@ -109,7 +110,7 @@ class Kind(ABC):
         )
 
     def together(self, granted: Sequence[tuple[LakeSide, HandedOut]]) -> list[HandedOut]:
-        """What goes out in one answer, to a job that can read the log once for several sides."""
+        """The hand-outs of one answer, to a job that can read the log once for several sides."""
         return [handed for _, handed in granted]
 
     # ---- the end ----
@@ -121,7 +122,7 @@ class Kind(ABC):
         self._wait_out(side, work)
 
     def give_back(self, side: LakeSide, work: Work, reason: str) -> None:
-        """The lease ends, and nobody failed: the job left, was silent, or lost a race."""
+        """Ends the lease without counting a failure: the job left, was silent, or lost a race."""
         self._board.end_lease(side, work)
 
     def _wait_out(self, side: LakeSide, work: Work) -> None:

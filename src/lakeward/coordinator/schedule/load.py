@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the planner sees of one pool of jobs: slots, rounds in work, and the tables that want rounds."""
+"""The planner's view of one pool of jobs: slots, running rounds, and the tables that need rounds."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ class PoolLoad:
 
     @cached_property
     def reserve_share(self) -> float:
-        """Of each window: how much before its latest start a table is started. Nothing where every table has a slot;
-        little where all rounds are short beside every window, as the layout alone is nearly exact then; never more than
-        the slots can bear."""
+        """Share of each window by which a table is started before its latest start. Zero if every table has a slot;
+        small if all rounds are short compared with every window, since the layout alone is nearly exact then; never
+        more than the slots can bear."""
         if len(self.shapes) <= self.slots:
             return 0.0
         # A round that will fail again is in the way for as long as any other.

@@ -176,7 +176,8 @@ def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:
 
 
 def _has_time(load: PoolLoad, row: Row) -> bool:
-    """It can wait, in a pool that can keep its deadlines: nobody is held up for it, whatever their rounds take."""
+    """True if it can wait, in a pool that can keep its deadlines: it delays no other table, however long their rounds
+    take."""
     return row.latest_start_ms > load.now_ms and load.utilisation <= 1
 
 
@@ -195,7 +196,7 @@ def _ratio(load: PoolLoad, row: Row) -> float:
 
 
 def _aged_priority(load: PoolLoad, row: Row) -> int:
-    """Each whole goal that a table is late counts as one step of priority, so that nobody starves."""
+    """Each whole freshness that a table is late raises its priority by one, so that no table starves."""
     aged = row.demand.priority + max(0, math.floor(_ratio(load, row) - 1))
     return aged - SUSPECT_STEPS if row.demand.suspect else aged
 

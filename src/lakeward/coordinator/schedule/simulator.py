@@ -187,8 +187,8 @@ class Simulation:
         return [r for r in self.runs if r.compacted_ms is not None] if self.compaction_ms is not None else []
 
     def _compact(self) -> None:
-        """As the coordinator does: where slots can do without for so long, those with most files first; and those in
-        work are told to stop when a round is due and no slot is free."""
+        """Compacts as the coordinator does: when slots are idle for long enough, tables with most files first; running
+        compactions are told to stop when a round is due and no slot is free."""
         if self.compaction_ms is None:
             return
         load, running = _load(self), self.compacting

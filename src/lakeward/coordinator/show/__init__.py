@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator tells others: status, explanations, read plans."""
+"""The coordinator's answers: status, explanations, read plans."""

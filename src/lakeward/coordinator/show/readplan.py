@@ -40,8 +40,8 @@ class ReadPlans:
     def plan(
         self, path: TablePath, name: SideName | None = None, *, lease_s: float = 60.0, at_least: str | None = None
     ) -> ReadPlan:
-        """Of the named side; else of the one that is furthest, or the next where its lake does not answer. A changelog
-        is read as the lake has it, without a tail."""
+        """A read plan of the named side; by default the side that is furthest, or the next if its lake does not answer.
+        A changelog is read as the lake has it, without a tail."""
         with self._board.lock:
             sides = self._board.find_table(path).with_state if name is None else [self._board.find(path, name)]
             *better, last = sorted(sides, key=_rank)

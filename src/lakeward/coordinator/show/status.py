@@ -53,7 +53,7 @@ class StatusDesk:
             return self._side(self._board.find(path, name))
 
     def _each(self, show: Callable[[LakeSide], T], chosen: Callable[[LakeSide], bool] = lambda _: True) -> list[T]:
-        """Of every side, by name. Each is shown as it is at one moment; heartbeats pass between them."""
+        """Calls `show` for every side, by name. Each is shown at one moment; heartbeats may be handled between two."""
         with self._board.lock:
             sides = sorted((s for s in self._board.sides() if chosen(s)), key=lambda s: s.label)
         shown: list[T] = []
@@ -121,7 +121,7 @@ class StatusDesk:
         return not side.options.enabled or any(j.slots > 0 and j.has_format(side.options.format) for j in jobs)
 
     def warnings_of(self, path: TablePath) -> tuple[str, ...]:
-        """For whoever created or altered a table."""
+        """Warnings for the person who created or altered a table."""
         with self._board.lock:
             sides = self._board.find_table(path).sides.values()
             return tuple(words for side in sides for words in self._warnings(side))
@@ -318,7 +318,7 @@ class StatusDesk:
         }
 
     def work_figures(self) -> dict[tuple[SideId, WorkKind], dict[str, float]]:
-        """What ended, per side and kind of work."""
+        """Counters of finished work, per side and kind of work."""
         shown = self._each(
             lambda s: [((s.id, w.kind), _totals(w.totals)) for w in s.works.values()], lambda s: s.options.enabled
         )

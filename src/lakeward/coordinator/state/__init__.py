@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator knows, in memory and on disk: tables, jobs, leases, ledger, intents."""
+"""The coordinator's state, in memory and on disk: tables, jobs, leases, ledger, intents."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator's parts share: the records, the one lock, the durable store, and the moves between states."""
+"""State shared by the coordinator's parts: the records, the lock, the durable store, and the moves between states."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Board:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Records touched inside are written in one transaction. When writing fails they stay dirty and go with the
-        next one; the caller gets the error, so nobody has seen what is not on disk."""
+        """Writes the records touched inside in one transaction. If writing fails they stay dirty and are written with
+        the next one; the caller gets the error, so that state that is not on disk never becomes visible."""
         with self.lock:
             try:
                 yield
@@ -107,7 +107,7 @@ class Board:
         self.touch(side)
 
     def remove_side(self, side: LakeSide) -> None:
-        """Of a table that stays."""
+        """Removes a side of a table that stays."""
         del self._sides[side.id], side.table.sides[side.name]
 
     def remove(self, record: TableRecord) -> None:
@@ -139,11 +139,11 @@ class Board:
         return self._sides.get(side)
 
     def sides(self) -> list[LakeSide]:
-        """Of every table. The lock may be held or not."""
+        """Sides of every table. The lock may be held or not."""
         return list(self._sides.values())
 
     def leased(self, job: JobName | None = None) -> list[tuple[LakeSide, Work, Lease]]:
-        """What is handed out: to one job, or to any. The lock may be held or not."""
+        """Leases of one job, or of all. The lock may be held or not."""
         held = [(side, work, work.lease) for side, work in list(self._leased.values())]
         return [(s, w, lease) for s, w, lease in held if lease is not None and job in (None, lease.job)]
 
@@ -159,7 +159,7 @@ class Board:
         self.touch(side)
 
     def is_current(self, side: LakeSide) -> bool:
-        """False once it was dropped, also when its table was made anew."""
+        """False once it was dropped, also if its table was created again."""
         return self.side(side.id) is side
 
     def enter(self, side: LakeSide, target: TableState, reason: str | None = None) -> None:

@@ -13,7 +13,7 @@ from lakeward.spi.intents import IntentStore
 
 
 class BoardIntents(IntentStore):
-    """`side`: whose open intents are told."""
+    """`side`: the side whose open intents are returned."""
 
     def __init__(self, board: Board, side: SideName = DEFAULT_SIDE) -> None:
         self._board, self._side = board, side

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a commit report does to the ledger: a pure decision, made before anything is written."""
+"""The effect of a commit report on the ledger: a pure decision, made before anything is written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan_commit(state: LedgerState, report: CommitReport, now_ms: int) -> Ledger
 
 
 def plan_dropped(state: LedgerState, report: CommitReport, now_ms: int) -> list[LedgerEntry]:
-    """What a changelog's retention takes away, as far as a round brought it."""
+    """The ranges that a changelog's retention removed, as far as a round reported them."""
     dropped = [
         (r.bucket, OffsetRange(r.range.start, min(r.range.stop, state.offsets.get(r.bucket, 0)))) for r in report.ranges
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reader holds, and a snapshot that is on its way out."""
+"""Read leases, and snapshots that are being removed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakeward.model.side import SideId
 
 @dataclass
 class ReadLease:
-    """`offsets`: the first offset of each bucket's hot tail that the reader will ask for. Ends by wall time: it is told
-    to readers and survives a restart."""
+    """A reader's lease. `offsets`: the first offset of each bucket's hot tail that the reader will request. Ends by
+    wall time: the end is sent to readers and survives a restart."""
 
     lease_id: LeaseId
     side: SideId

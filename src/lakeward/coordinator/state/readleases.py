@@ -92,9 +92,8 @@ class ReadLeases:
         return min(held, default=None)
 
     def mark(self, side: SideId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
-        """Marks those that nobody leases, so that nobody can any more; returns them. `token`: for a round that demands
-        it.
-        """
+        """Marks the snapshots that are not leased, so that they can no longer be leased, and returns them. `token`: for
+        a round that demands it."""
         now_ms = self._board.clock.now_ms()
         with self._board.lock, self._board.store.transaction():
             marks = self._marks.setdefault(side, {})

@@ -33,7 +33,7 @@ class LakeFigures:
 
     @property
     def all_files(self) -> int:
-        """What a reader of the whole table opens."""
+        """Number of files that a reader of the whole table opens."""
         return (self.files or 0) + (self.delete_files or 0)
 
 
@@ -168,7 +168,7 @@ class LakeSide:
         return path if len(self.table.sides) <= 1 else f"{path} --lake {self.name}"
 
     def advised(self, words: str) -> str:
-        """What was said of the lake table, with its commands about this side: who raised it knows one lake alone."""
+        """Adds this side to the commands in a message about the lake table: its author knows only one lake."""
         names = "|".join(re.escape(str(path)) for path in (self.lake_table.path, self.info.path))
         commands = rf"(lakeward table (?:resync|restore-lake|rebuild-lake|reconcile-schema)) (?:{names})(?=`)"
         return re.sub(commands, rf"\1 {self.argument}", words)
@@ -181,7 +181,7 @@ class LakeSide:
         return self.works.setdefault(kind, Work(kind))
 
     def leases(self) -> list[tuple[Work, Lease]]:
-        """What is handed out of this side."""
+        """Leases of work on this side."""
         return [(work, work.lease) for work in list(self.works.values()) if work.lease is not None]
 
     def copy(self) -> LakeSide:

@@ -56,7 +56,7 @@ class Registry:
         self._settle(side)
 
     def _wind_up(self, side: LakeSide, work: Work) -> None:
-        """Monotonic time starts anew with the process: leases get a full period of grace."""
+        """Monotonic time starts at zero with the process: leases get a full period of grace."""
         board = self._board
         if work.lease is not None:
             work.lease.until = board.clock.monotonic() + board.options.lease_s

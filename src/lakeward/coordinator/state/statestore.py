@@ -49,7 +49,7 @@ class StoredSide:
 
 @dataclass(frozen=True)
 class DayCost:
-    """What one kind of work on one side came to in a day."""
+    """Cost of one kind of work on one side in a day."""
 
     day: str
     path: str
@@ -129,7 +129,7 @@ class StateStore:
         )
 
     def load_sides(self, table_id: TableId | None = None) -> dict[SideId, StoredSide]:
-        """Of one table, or of all."""
+        """Stored sides of one table, or of all."""
         rows = self.connection.execute(
             "select table_id, side, path, state, body from sides where ?1 is null or table_id = ?1", (table_id,)
         )
@@ -355,7 +355,7 @@ class StateStore:
         )
 
     def load_costs(self, days: int) -> list[DayCost]:
-        """Of the newest days, of tables that there are or were lately; newest first."""
+        """Costs of the newest days, of present and recently dropped tables; newest first."""
         rows = self.connection.execute(
             "select c.day, s.path, c.side, c.kind, c.rounds, c.cpu_s, c.bytes_written, c.bytes_read, c.rows "
             "from costs c join sides s using (table_id, side) "

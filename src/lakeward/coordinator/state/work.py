@@ -62,7 +62,7 @@ class Lease:
 
 @dataclass
 class RoundTotals:
-    """What rounds did since this coordinator started: counters for metrics, not stored."""
+    """Totals of rounds since this coordinator started: counters for metrics, not stored."""
 
     rounds: int = 0
     rows: int = 0
@@ -132,7 +132,7 @@ class Work:
         self.epoch = Epoch(self.epoch + 1)
 
     def forgive(self) -> None:
-        """The count of failures starts anew."""
+        """Resets the count of failures."""
         self.failures_in_a_row, self.error = 0, None
 
     def to_json(self) -> dict[str, Any]:

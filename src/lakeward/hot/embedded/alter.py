@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table may be altered into: columns as `change_columns` makes them, properties changed. Pure."""
+"""Results of ALTER on a hot table: columns as `change_columns` makes them, changed properties. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wakes readers that wait for new rows of a table. Costs a put nothing while nobody waits."""
+"""Wakes readers that wait for new rows of a table. Costs a put nothing while there are no waiting readers."""
 
 from __future__ import annotations
 

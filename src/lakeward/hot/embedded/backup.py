@@ -40,7 +40,7 @@ class _LogCut:
 
 
 def stage_store(store: EmbeddedStore, data: Path, target: Path) -> Ends:
-    """Puts the copy into `target`, a new folder on the same disk. A crash leaves a folder that nobody takes for a
+    """Copies the store into `target`, a new folder on the same disk. A crash leaves a folder that is not taken for a
     backup."""
     with store.upkeep.standing:
         tables = store.hot_tables()
@@ -90,7 +90,7 @@ def _cut(tables: Sequence[HotTable]) -> list[_LogCut]:
 
 
 def _stage_rest(bucket: HotBucket, target: Path) -> None:
-    """What lies beside the log; all of a bucket that is damaged, as nobody writes to it."""
+    """Copies the files beside the log; of a damaged bucket all files, since it takes no writes."""
     if bucket.failure is not None:
         shutil.copytree(bucket.folder, target)
         return

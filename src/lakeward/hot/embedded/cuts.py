@@ -40,8 +40,8 @@ class OpenCuts:
 
     @staticmethod
     def look(tables: Sequence[HotTable]) -> Mapping[TableId, CutEnds]:
-        """The ends of one moment, of which no round is told. What lies below them may not be on disk yet; a read of it
-        puts it there."""
+        """The ends at one moment, without telling rounds about them. Rows below them may not be on disk yet; a read
+        puts them there."""
         with _still(tables):
             return _ends(tables)
 

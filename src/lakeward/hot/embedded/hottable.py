@@ -122,8 +122,8 @@ class HotTable:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Nothing is appended, and no bucket comes or goes, while it lasts. Raises `BucketStopped` for a damaged one,
-        of which nobody knows where it ends."""
+        """While it lasts no rows are appended and no bucket is added or removed. Raises `BucketStopped` for a damaged
+        bucket, whose end is unknown."""
         with self._lock, ExitStack() as held:
             for bucket in self._buckets.values():
                 held.enter_context(bucket.log.held())
@@ -255,7 +255,8 @@ class HotTable:
             del self._partitions[name]
 
     def remove_partition_files(self, partition_id: int) -> None:
-        """Of a dropped one. Raises `ServerUnavailable` when the remote tier does not answer. Safe to repeat."""
+        """Deletes the files of a dropped partition. Raises `ServerUnavailable` when the remote tier does not answer.
+        Safe to repeat."""
         fault_point("hotlog.before-drop-partition", partition_id=partition_id)
         self._services.folder.remove(self.folder / f"p{partition_id}")
         if self._services.remote is not None:
@@ -291,7 +292,7 @@ class HotTable:
         return dict(self._stopped)
 
     def lift_stops(self) -> None:
-        """Of those that were stopped by `stop_bucket`; damage does not go away by a call."""
+        """Restarts buckets that `stop_bucket` stopped; a damaged bucket stays stopped."""
         for bucket in list(self._stopped):
             self.stop_bucket(bucket, None)
 

@@ -14,7 +14,7 @@ MALFORMED = (struct.error, IndexError)
 
 
 class BatchLayout:
-    """What the header of a message with rows says of its body."""
+    """Layout of the body of a message with rows, as its header describes it."""
 
     def __init__(self, batch: _Table) -> None:
         self._batch = batch

@@ -34,8 +34,9 @@ class Closable(Protocol):
 
 
 class OpenFiles:
-    """Thread-safe. `add` counts, `make_room` closes: apart, as whoever opens a file holds locks then. What several
-    threads open in between may exceed the budget by a little; the other half of the process's limit is for that."""
+    """Limits the number of open files. Thread-safe. `add` counts and `make_room` closes, separately, because the caller
+    of `add` holds locks. Files that several threads open in between may exceed the budget slightly; the other half of
+    the process's limit covers them."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -66,7 +67,7 @@ class OpenFiles:
                 self._close_idle(keep=self.budget * 7 // 8)
 
     def close_unused(self, idle_s: float = IDLE_S) -> None:
-        """What nobody used for so long, whatever room there is."""
+        """Closes files that were not used for this long, even if there is room."""
         self._close_idle(keep=self.budget * 7 // 8, unused_since=time.monotonic() - idle_s)
 
     def _close_idle(self, keep: int, unused_since: float = 0.0) -> None:

@@ -61,7 +61,7 @@ class StoreOptions:
 
     @property
     def ballast_bytes(self) -> int:
-        """A small part of the reserve, which nobody can take from us."""
+        """A small part of the reserve that other programs cannot take."""
         return min(BALLAST_BYTES, self.reserve_bytes // 16)
 
     @property

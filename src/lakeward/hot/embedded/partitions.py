@@ -87,9 +87,8 @@ def is_expired(auto: AutoPartition, table: str, name: str, now_ms: int) -> bool:
 
 
 def plan_precreate(auto: AutoPartition, key_count: int, existing: Collection[str], now_ms: int) -> list[str]:
-    """Partitions to make: the present one and `precreate - 1` ahead. With other partition keys nobody knows their
-    values.
-    """
+    """Partitions to create: the present one and `precreate - 1` ahead. None for tables with other partition keys, whose
+    values cannot be known."""
     if key_count != 1:
         return []
     now = number_now(auto, now_ms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every table of a store shares."""
+"""Services that all tables of a store share."""
 
 from __future__ import annotations
 

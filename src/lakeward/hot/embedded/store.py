@@ -131,7 +131,7 @@ class EmbeddedStore(HotAdmin, HotStore):
 
     @property
     def ballast(self) -> Ballast:
-        """For whoever else keeps state in the data folder."""
+        """For other components that keep state in the data folder."""
         return self._services.ballast
 
     def close(self) -> None:
@@ -348,9 +348,7 @@ class EmbeddedStore(HotAdmin, HotStore):
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Forces to disk what of the range is not there yet: nobody reads what a crash
-        may take.
-        """
+        """Syncs the part of the range that is not on disk yet: readers never see rows that a crash may take."""
         hot = self.hot_table(table)
         hot_bucket = hot.find_bucket(bucket)
         if hot_bucket is not None:

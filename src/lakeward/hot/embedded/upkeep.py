@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store does by itself: fsync on an interval, uploads, retention, partitions by time, KV snapshots.
-
-Each kind can be run by hand, which is what tests do. One table's or the remote tier's trouble stops nothing else.
-"""
+"""Background work of the store: fsync on an interval, uploads, retention, partitions by time, KV snapshots. Tests run
+each kind by hand. Trouble with one table or the remote tier stops nothing else."""
 
 from __future__ import annotations
 
@@ -186,9 +184,8 @@ class StoreUpkeep:
         return min(needs) if needs else None
 
     def tend_partitions(self) -> None:
-        """Makes partitions ahead of time, and drops expired ones once the lake has all of them
-        and nobody reads them.
-        """
+        """Creates partitions ahead of time, and drops expired ones once the lake has all of them and they have no
+        readers."""
         self._each_table("partitions", self._tend_partitions_of)
 
     def _tend_partitions_of(self, table: HotTable) -> None:
@@ -219,8 +216,8 @@ class StoreUpkeep:
         return True
 
     def tend_files(self) -> None:
-        """Closes what nobody uses, opens what could not be opened, takes the ballast again when there is room, and
-        forgets writers that are gone."""
+        """Closes unused files, opens those that could not be opened before, takes the ballast again when there is room,
+        and forgets writers that ended."""
         services = self._services
         self._guarded("ballast", lambda: services.ballast.restore(services.options.reserve_bytes))
         self._guarded("open files", self._services.open_files.close_unused)

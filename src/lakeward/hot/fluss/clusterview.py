@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes on in a Fluss cluster's lake tables, as far as the cluster and the lake tell: which are behind and by how
-much, which commits there were, and whose.
-
-Fluss tells nobody which job works on what, so jobs are known by their commits.
-"""
+"""State of a Fluss cluster's lake tables, as far as the cluster and the lake show it: which tables are late and by how
+much, which commits there were, and by which job. Fluss does not publish which job works on which table, so jobs are
+recognized by their commits."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ class ClusterView:
         return [t for t in self._find_all() if isinstance(t, TableInfo)]
 
     def views(self) -> list[TableView]:
-        """Of every lake table; also of those whose description is not understood."""
+        """Views of all lake tables, including those whose description cannot be parsed."""
         return [t if isinstance(t, TableView) else self.look_at(t) for t in self._find_all()]
 
     def _find_all(self) -> list[TableInfo | TableView]:

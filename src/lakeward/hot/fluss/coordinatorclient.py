@@ -117,7 +117,7 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     # ---- commit ----------------------------------------------------------------------------------------------------
     def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
-        """What Fluss knows; the token is that of the snapshot it names, as far as the lake still has it."""
+        """The state of the lake that Fluss knows; the token is that of the snapshot it names, if it still exists."""
         table = self._tables.load(path)
         answer = self._known(table)
         if answer is None:
@@ -165,7 +165,7 @@ class FlussCoordinatorClient(CoordinatorClient):
             check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
 
     def known(self, path: TablePath) -> Committed:
-        """What Fluss says of the lake, without a look at it."""
+        """The state of the lake that Fluss knows, without reading the lake."""
         table = self._tables.load(path)
         answer = self._known(table)
         if answer is None:
@@ -212,9 +212,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         return {OFFSETS_KEY: known.path}
 
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
-        """`anew`: these are all there are, those of partitions that are gone among them; what Fluss has is not looked
-        at.
-        """
+        """`anew`: these are all offsets, including those of dropped partitions, without reading those of Fluss."""
         ends = [*bucket_ends(table, offsets), *(gone_ends(offsets) if anew else ())]
         entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": ends}
         (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry], "ignore_previous": 1 if anew else None})
@@ -236,9 +234,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         return CommitAnswer(first=is_first, offsets=report.offsets)
 
     def _registration(self, table: TableInfo, newest: SnapshotId, report: CommitReport) -> _Registration:
-        """Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is
-        told of another snapshot; where it has not, another job that adopts at this moment would let it delete the file
-        that both name."""
+        """An adopted snapshot is registered with an offsets file of its own. Fluss may have deleted the file that the
+        lake names, as it does when another snapshot is registered; where it has not, another job that adopts at the
+        same moment would let it delete the file that both name."""
         prepared = self._prepared.get(report.round_id)
         if report.kind is LedgerKind.ROUND and prepared is not None and newest == report.snapshot_id:
             offsets = {r.bucket: r.range.stop for r in report.ranges}

@@ -41,7 +41,7 @@ def bucket_ends(
 
 
 def gone_ends(offsets: Mapping[Bucket, int]) -> list[Message]:
-    """Of partitions that Fluss no longer has, by the number that is left of their names."""
+    """Ends of partitions that Fluss no longer has, by the partition id in their names."""
     gone = {b: o for b, o in sorted(offsets.items()) if b.partition.startswith(GONE_PARTITION)}
     return [
         {"partition_id": int(b.partition.removeprefix(GONE_PARTITION)), "bucket": b.number, "log_end_offset": o}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lake's own snapshots say of a Fluss table: the newest that Fluss may know, and the ledger. Pure."""
+"""History of a Fluss table from the lake's own snapshots: the newest one that Fluss may know, and the ledger. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLINK = JobName("fluss-flink")
 
 @dataclass(frozen=True)
 class Registered:
-    """A lake snapshot as Fluss is told of it."""
+    """A lake snapshot as it is registered with Fluss."""
 
     snapshot_id: SnapshotId
     path: str
@@ -44,8 +44,9 @@ def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId 
 
 
 def read_ledger(table_id: TableId, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> list[LedgerEntry]:
-    """One entry per bucket and step of the offsets along main's ancestors, oldest first. Snapshots of the Flink job say
-    their offsets in a file that is gone: their ranges are those of the next one of ours, and count as adopted."""
+    """One entry per bucket and step of the offsets along main's ancestors, oldest first. Snapshots of the Flink job
+    name an offsets file that is deleted: their ranges are included in the next snapshot that we wrote, and count as
+    adopted."""
     entries: list[LedgerEntry] = []
     before, is_adopted = OffsetMap(), False
     for snapshot in _chain(snapshots, head):

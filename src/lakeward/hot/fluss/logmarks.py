@@ -108,7 +108,7 @@ def _request(table: TableInfo, where: LogBucket, offset: int) -> Message:
 
 
 def to_text(table: TableInfo, marks: Mapping[Bucket, tuple[int, int]]) -> str:
-    """By Fluss's number of the partition: one that is dropped and made anew under its name is another one."""
+    """By Fluss's partition id: a partition that is dropped and created again under its name is another one."""
     ids = partition_ids(table)
     return json.dumps(
         [[ids.get(b.partition), b.number, offset, crc] for b, (offset, crc) in sorted(marks.items())],

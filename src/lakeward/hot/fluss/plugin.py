@@ -62,7 +62,7 @@ class FlussPlugin(HotPlugin):
         return lake_of(table, overrides)
 
     def open_reader(self, table: TableInfo) -> LakeReader:
-        """Of the table's lake. Raises as `lake_options`."""
+        """Opens a reader of the table's lake. Raises as `lake_options`."""
         return self.load_lake(table).open_reader(table)
 
     def load_lake(self, table: TableInfo) -> LakeStorage:

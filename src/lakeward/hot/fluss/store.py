@@ -52,9 +52,7 @@ class FlussStore(HotStore):
 
     # ---- tables ----------------------------------------------------------------------------------------------------
     def load_table(self, path: TablePath) -> TableInfo:
-        """The partitions that it has now ride along: offsets are Fluss's per partition id, and later calls go by these
-        ids.
-        """
+        """Includes the present partitions: Fluss's offsets are per partition id, and later calls name these ids."""
         try:
             answer = self.servers.call_any(TABLE_INFO, {"path": _path(path)})
         except LakewardError as error:
@@ -101,7 +99,7 @@ class FlussStore(HotStore):
         return {b: LogBounds(start=min(starts[b], end), end=end) for b, end in sorted(ends.items())}
 
     def last_batches(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:
-        """What lies before these offsets: as of the last `freeze` where they are ends of then, else as of now."""
+        """The last batches below these offsets: as of the last `freeze` if they are ends from then, else as of now."""
         with self._lock:
             frozen = {
                 b: last for b, last in self._frozen.get(table.table_id, {}).items() if last.offset == offsets.get(b)
@@ -201,7 +199,7 @@ class FlussStore(HotStore):
     def _follow_all(
         self, path: Message, group: Sequence[LogBucket], kind: int, at_ms: int | None
     ) -> dict[LogBucket, int]:
-        """Asks each bucket's leader anew: the one that was known may be dead for good."""
+        """Asks each bucket's leader again: the cached one may be dead."""
         for bucket in group:
             self.servers.forget_leader(bucket)
         return {b: self._follow_offset(path, b, kind, at_ms) for b in group}

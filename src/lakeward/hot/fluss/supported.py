@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tables of Fluss may be that Lakeward does not tier: refused at the table, in words."""
+"""Fluss tables that Lakeward does not tier: each is refused with the reason."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def parse_table(path: TablePath, answer: Message, partitions: Mapping[int, str] 
 
 
 def freshness_ms(table: TableInfo) -> int:
-    """At least 1. Fluss takes what ours does not: `0 s`, and nanoseconds, which nobody means."""
+    """At least 1. Fluss accepts values that Lakeward does not: `0 s`, and nanoseconds."""
     text = table.descriptor.properties.get(TABLE_DATALAKE_FRESHNESS.key)
     try:
         return DEFAULT_FRESHNESS_MS if text is None else max(1, int(duration().parse(text).total_seconds() * 1000))

@@ -71,6 +71,6 @@ def tier_now(
 
 
 def _in_lake(coordinator: FlussCoordinatorClient, path: TablePath, *, is_slow: bool) -> Committed:
-    """Fluss's word is enough while a job is at work. Where that takes long the lake is looked at too, which costs a
-    second and raises in words what keeps jobs from the table."""
+    """Fluss's answer is enough while a job is at work. If that takes long, the lake is read too, which takes a second
+    and raises the error that keeps jobs from the table."""
     return coordinator.committed(path) if is_slow else coordinator.known(path)

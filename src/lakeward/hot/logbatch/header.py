@@ -43,7 +43,7 @@ assert _OUTER.size + _INNER.size == HEADER_SIZE
 
 
 class MagicOne(StrEnum):
-    """What magic 1 means, which differs between Fluss versions."""
+    """Meaning of magic 1, which differs between Fluss versions."""
 
     STATISTICS = "statistics"
     LEADER_EPOCH = "leader-epoch"

@@ -21,8 +21,9 @@ class ConnectionLimits:
         """Address -> its connections, the oldest first."""
 
     def enter(self, peer: str, entering: _Limited) -> bool:
-        """At a limit the peer's oldest connection goes on which no request is under way; where all have one, the new
-        one is refused. So who opens many and says nothing on them keeps nobody out who shares its address."""
+        """At the limit the peer's oldest connection without a running request is closed; if all have one, the new
+        connection is refused. A client that opens many idle connections therefore does not lock out others behind the
+        same address."""
         own = self._open.setdefault(peer, {})
         count = self.count()
         if count >= self.total or len(own) >= self.per_peer:

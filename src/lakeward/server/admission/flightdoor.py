@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class FlightDoor:
-    """Takes connections once it is made; calls are told to come again until `service.gate` is open."""
+    """Accepts connections once it is created; calls get a retryable error until `service.gate` is open."""
 
     def __init__(self, config: Config, settings: ServerSettings, store: EmbeddedStore, audit: AuditLog) -> None:
         """Raises `InvalidConfig` for a port that is in use and a certificate that is none."""

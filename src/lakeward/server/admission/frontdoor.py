@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What answers HTTP from the first moment on: health at once, so that a probe does not end a long recovery; everything
-else once the application is there.
-"""
+"""Answers HTTP from the start of the process: health at once, so that a probe does not end a long recovery; everything
+else once the application is ready."""
 
 from __future__ import annotations
 

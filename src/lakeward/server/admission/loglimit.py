@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines of one cause are limited: whoever can make the server complain must not fill its disk."""
+"""Limits log lines of one cause: a peer that makes the server complain must not fill its disk."""
 
 from __future__ import annotations
 

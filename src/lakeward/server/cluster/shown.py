@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen of a cluster's tables in the words that pages and metrics use. Pure."""
+"""Shows the observed state of a cluster's tables with the terms of pages and metrics. Pure."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def show_commit(commit: CommitView) -> RoundStatus:
 
 
 def show_jobs(looks: Iterable[TableLook], known: Sequence[JobStatus]) -> tuple[JobStatus, ...]:
-    """Fluss tells nobody which jobs there are: beside `known` those that were the last to commit to a table. One whose
-    tables are all late counts as gone."""
+    """Fluss has no list of jobs: shows `known` and the jobs that made the last commit of a table. A job whose tables
+    are all late counts as dead."""
     own, tables = {j.name for j in known}, list(looks)
     names = sorted({t.view.job for t in tables if t.view.job is not None} - own)
     return (*known, *(_job(name, [t for t in tables if t.view.job == name]) for name in names))

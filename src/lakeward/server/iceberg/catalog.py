@@ -41,11 +41,10 @@ def iceberg_router(
     following: Following | None = None,
 ) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
-    admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is told of a table to which
-    somebody else added a snapshot, `on_read` of one that another engine loads. `check_lake` is asked
-    before a table or a namespace is made. `read_only`: serves the warehouses `live` and `cut:<name>`.
-    `following`: what other engines may change of lake tables of ours, and how these follow.
-    """
+    admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is called for a table to
+    which another engine added a snapshot, `on_read` for one that another engine loads. `check_lake` is called before a
+    table or a namespace is created. `read_only`: serves the warehouses `live` and `cut:<name>`. `following`: the
+    changes that other engines may make to Lakeward's tables, and how these follow."""
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
     threads = LakeThreads()
     namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)

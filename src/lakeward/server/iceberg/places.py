@@ -33,9 +33,9 @@ def check_places(catalog: Catalog, call: CatalogCall, places: Iterable[str | Non
 
 
 def check_own_places(catalog: Catalog, call: CatalogCall, name: Name, places: Iterable[str | None], *own: str) -> None:
-    """What a token of some tables says lies where tables of its namespace do, or in a place of `own`: elsewhere are
-    those of others. `name` is a namespace, or a table where the token is not good for all of its namespace. Raises
-    `Forbidden`."""
+    """Checks that the locations which a token with limited tables names are below its namespace's, or in a place of
+    `own`: others belong to other tenants. `name` is a namespace, or a table where the token does not cover all of its
+    namespace. Raises `Forbidden`."""
     if not call.token.tables:
         return
     root, joined = str(catalog.properties.get("warehouse", "")).rstrip("/"), ("/".join(name), ".".join(name))

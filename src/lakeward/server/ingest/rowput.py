@@ -260,7 +260,7 @@ class _Writing:
         outcomes.is_duplicate = bool(finished) and all(appended.duplicate for _, appended in finished)
 
     def _offsets(self, part: _Stored, appended: Appended) -> Sequence[int]:
-        """Of a PK table's row: the last offset of its batch, since a change makes one record or two."""
+        """For a row of a PK table: the last offset of its batch, since a change makes one record or two."""
         if self.table.is_pk:
             return [appended.stop - 1] * len(part.places)
         return range(appended.start, appended.stop)

@@ -52,13 +52,13 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Of its data files."""
+        """Size of its data files."""
         return 0 if self.result is None else sum(f.size_bytes for f in WriteResult.from_bytes(self.result).files)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkPlan:
-    """What a bucket's tail is made of: chunks that stay, and ranges to be written."""
+    """Parts of a bucket's tail: chunks that stay, and ranges to write."""
 
     kept: tuple[Chunk, ...]
     ranges: tuple[OffsetRange, ...]
@@ -89,7 +89,7 @@ class ChunkWriter:
         self._lake, self._lake_table = target.lake, target.lake_table
 
     def write(self, bucket: Bucket, span: OffsetRange, live_id: RoundId, handle: bytes, number: int) -> Chunk:
-        """Raises what the store and the lake raise; files of a chunk that was not finished belong to nobody."""
+        """Raises the errors of the store and the lake; files of an unfinished chunk are not referenced."""
         split = LogSplit(bucket=bucket, range=span, index=number)
         task = WriteTask(round_id=live_id, table=self._lake_table, split=split, attempt=0, handle=handle)
         writer = self._lake.open_writer(task)

@@ -82,7 +82,7 @@ class LiveFiles:
         self._bytes += size
 
     def keep_only(self, table_id: TableId, named: Collection[RoundId]) -> None:
-        """What the newest answer of the table names; the rest goes after `live.keep`."""
+        """Keeps the files that the table's newest answer names; the others are deleted after `live.keep`."""
         with self._lock:
             rows = self._db.execute(
                 "SELECT live_id FROM live_files WHERE table_id = ? AND dropped_at_ms IS NULL", (table_id,)
@@ -96,7 +96,7 @@ class LiveFiles:
 
     @property
     def bytes(self) -> int:
-        """Of every answer's files that were not deleted yet."""
+        """Size of the files of all answers that were not deleted yet."""
         return self._bytes
 
     @property
@@ -135,7 +135,7 @@ class LiveFiles:
         return deleted
 
     def _load_table(self, table_id: TableId) -> tuple[TableInfo | None, str]:
-        """What `begin` recorded; a file from before it recorded tables has none."""
+        """Reads the record of `begin`; a file of an earlier version has none."""
         with self._lock:
             row = self._db.execute("SELECT body, lake FROM live_tables WHERE table_id = ?", (table_id,)).fetchone()
         return (None, "") if row is None else (TableInfo.from_json(json.loads(row[0])), str(row[1]))

@@ -84,7 +84,7 @@ class LayerStack:
         return (chunk for layer in self.layers for chunk in layer.chunks)
 
     def live_ids(self) -> frozenset[RoundId]:
-        """What the names of all their files begin with."""
+        """Prefixes of the names of all their files."""
         return frozenset({*(layer.live_id for layer in self.layers), *(chunk.live_id for chunk in self.chunks())})
 
     def plan(self, target: LiveTarget, lake: CommitGround, tail: Mapping[Bucket, OffsetRange]) -> LayerPlan:

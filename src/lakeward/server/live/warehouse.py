@@ -90,8 +90,8 @@ class LiveWarehouse:
         self.files.close()
 
     def find(self, path: TablePath) -> LakeSide | None:
-        """The side of the table of ours that lies in the catalog of this server under this name; None: the name is
-        that of somebody else's table, or of a changelog."""
+        """The side of the Lakeward table that is registered in this server's catalog under this name; None: the name
+        belongs to a foreign table or to a changelog."""
         try:
             sides = self._coordinator.board.find_table(path).with_state
         except NotFound:
@@ -151,7 +151,7 @@ class LiveWarehouse:
             self._coordinator.ask_now(table.path)
 
     def figures(self) -> dict[TablePath, dict[str, float]]:
-        """Of every table that was loaded since the start."""
+        """Figures of every table that was loaded since the start."""
         with self._lock:
             tables = dict(self._tables)
         records, now_ms = self._coordinator.board.tables, self._clock.now_ms()

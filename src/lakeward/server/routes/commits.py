@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reached the lake: commit reports, committed offsets, and the intents of rounds."""
+"""Reports of commits: commit reports, committed offsets, and the intents of rounds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def router(services: Services) -> APIRouter:
 
     @router.post(ABANDON_INTENT, dependencies=may_work, status_code=204)
     def abandon_intent(round_id: str) -> Response:
-        """A round that gave up: its files become orphans once nobody can commit them."""
+        """Marks the intent of a round that gave up: its files become orphans once it can no longer be committed."""
         coordinator.abandon_intent(RoundId(round_id))
         return Response(status_code=204)
 

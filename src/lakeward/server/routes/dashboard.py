@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard polls: tiles, tables and jobs in one answer, and one table's lag over the last hour."""
+"""Data that the dashboard polls: tiles, tables and jobs in one answer, and one table's lag over the last hour."""
 
 from __future__ import annotations
 

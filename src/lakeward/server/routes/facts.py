@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lakeward doctor` asks."""
+"""Facts for `lakeward doctor`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages show beside a table's tiering: properties with their source, the hot side, maintenance debt, cost."""
+"""Data of pages beside a table's tiering: properties with their source, the hot side, maintenance debt, cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def router(services: Services) -> APIRouter:
 
     @router.get(MAINTENANCE, dependencies=may_read)
     def maintenance(request: Request) -> JSONResponse:
-        """What compaction has to do, table by table, most first."""
+        """Compaction debt, table by table, most first."""
         return answer({"tables": tablepage.debts(services, caller(request).may_use)})
 
     @router.get(COST, dependencies=may_read)

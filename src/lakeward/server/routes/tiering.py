@@ -69,7 +69,7 @@ def _add_questions(router: APIRouter, services: Services) -> None:
         openapi_extra=described(AdmissionQuery),
     )
     async def admission(request: Request) -> JSONResponse:
-        """What if: would every table keep its freshness with these slots, durations and goals?"""
+        """Answers a what-if question: would every table keep its freshness with these slots, durations and goals?"""
         message = await read_message(request, AdmissionQuery)
         named = len({*message.freshness_ms, *message.round_ms})
         if named > MOST_ADMITTED:
@@ -138,8 +138,8 @@ def _add_operations(router: APIRouter, services: Services) -> None:
 
     @router.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
     async def adopt(table: str, request: Request) -> JSONResponse:
-        """Takes over a lake table that has snapshots of ours: same table id, its offsets. With `foreign` one that
-        others made, with its rows; with a key too, which goes on after the answer: an `AdoptionStatus`."""
+        """Adopts a lake table that has snapshots of Lakeward: same table id, its offsets. With `foreign` a table of
+        another engine, with its rows; with a key as well, the load continues after the answer: an `AdoptionStatus`."""
         message, path = await read_message(request, AdoptTable), TablePath.parse(table)
         check_adopted(services, caller(request), path, message)
         federation = services.federation
@@ -160,7 +160,7 @@ def _add_operations(router: APIRouter, services: Services) -> None:
 
     @router.post(routes.RESTORE_LAKE, dependencies=may_change, openapi_extra=described(RestoreLake))
     async def restore_lake(table: str, side: Side, request: Request) -> JSONResponse:
-        """Puts a lake table back that somebody dropped, from the files that are left of it, or anew."""
+        """Restores a dropped lake table from the files that are left of it, or creates it empty."""
         message, path = await read_message(request, RestoreLake), TablePath.parse(table)
         restore, ask = services.federation.restore_lake, services.lake_threads.ask
         return answer(await ask(request, restore, path, side, anew=message.anew))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes on, for people: status, jobs, rounds, and what is known of one table. Of a server, or of a cluster."""
+"""Views for people: status, jobs, rounds, and the state of one table. Of a server, or of a cluster."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def router(services: PageServices) -> APIRouter:
 
     @router.get(routes.EXPLAIN)
     def explain(table: str, side: Side) -> JSONResponse:
-        """Which part of the table's lag now is what, in numbers and in words."""
+        """Explains the table's present lag, in numbers and as text."""
         return answer(source.explain(TablePath.parse(table), side))
 
     @router.get(routes.MAINTAIN)
     def lake_files(table: str, side: Side) -> JSONResponse:
-        """What a compaction would do with the table's lake files, and their sizes and ages before and after it."""
+        """The effect of a compaction on the table's lake files, and their sizes and ages before and after it."""
         return answer(source.lake_files(TablePath.parse(table), side))
 
     @router.get(routes.LEDGER)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages and metrics say, and where they have it from."""
+"""Content of pages and metrics, and its sources."""

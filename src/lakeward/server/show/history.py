@@ -116,7 +116,7 @@ class History:
 
 
 def plan_teeth(drops: Iterable[LagDrop]) -> dict[str, list[Sample]]:
-    """Of the commits between two samples the highest lag before one and the lowest after one, in order of time."""
+    """For the commits between two samples: the highest lag before one and the lowest after one, in order of time."""
     by_name: dict[str, list[LagDrop]] = {}
     for drop in drops:
         by_name.setdefault(lag_name(drop.path, drop.side), []).append(drop)

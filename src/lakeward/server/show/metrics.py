@@ -189,6 +189,6 @@ def hot_metrics(sizes: Iterable[TableSizes]) -> Iterator[Metric]:
 
 
 def live_metrics(live: LiveWarehouse | None) -> Iterator[Metric]:
-    """Of tables that were loaded since the server started."""
+    """Metrics of tables that were loaded since the server started."""
     known = [] if live is None else [((p.database, p.table), figures) for p, figures in live.figures().items()]
     yield from _families(LIVE_FIGURES, ("database", "table"), known)

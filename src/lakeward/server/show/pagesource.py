@@ -69,7 +69,7 @@ class PageSource(ABC):
 
     @abstractmethod
     def lake_files(self, path: TablePath, side: SideName | None) -> dict[str, Any]:
-        """What a compaction would do there. Reads the lake's newest file list."""
+        """The effect of a compaction on these files. Reads the lake's newest file list."""
 
     @abstractmethod
     def side_figures(self) -> Figures: ...
@@ -78,7 +78,7 @@ class PageSource(ABC):
     def work_figures(self) -> WorkFigures: ...
 
     def sizes(self) -> Iterable[TableSizes]:
-        """What each table holds in the hot tiers."""
+        """Sizes of each table in the hot tiers."""
         return ()
 
     def take_lag_drops(self) -> Sequence[LagDrop]:

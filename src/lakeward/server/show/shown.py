@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a token may see of answers that speak of many tables."""
+"""Filters answers about many tables down to those that a token may see."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table's page shows of the hot store and of its properties; and what all tables owe and cost."""
+"""Data of a table's page about the hot store and its properties; and debt and cost of all tables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def hot_side(services: Services, path: TablePath) -> dict[str, Any]:
 
 
 def debts(services: Services, may_use: Callable[[TablePath], bool]) -> list[dict[str, Any]]:
-    """What upkeep has to do on each side, most files first, with what became of its last one."""
+    """Upkeep debt of each side, most files first, with the result of its last upkeep."""
     tables = [t for t in services.coordinator.status().tables if may_use(t.path)]
     kinds = {work.kind for table in tables for work in table.work if work.kind != TIER}
     ended = [r for kind in kinds for r in reversed(services.coordinator.rounds(limit=1_000, kind=kind))]

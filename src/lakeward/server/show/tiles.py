@@ -45,8 +45,8 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """What the tiles look at. `overdue_bytes`: remote log older than its TTL that only waits for the lake; of a
-    log that is not `knows_log` nothing is known."""
+    """Input of the tiles. `overdue_bytes`: remote log that is older than its TTL and only waits for the lake; without
+    `knows_log` nothing is known of the log."""
 
     tables: Sequence[TableStatus]
     jobs: Sequence[JobStatus]

@@ -80,8 +80,8 @@ class CompactionCommit(Landing):
         raise AssertionError("delays never end")
 
     def _find(self) -> LakeSnapshot | None:
-        """Looks for the own id in the lake until there is an answer. A snapshot of ours that expired meanwhile is not
-        found: its inputs are gone then, and nothing is written twice."""
+        """Looks for its own id in the lake until there is an answer. A snapshot that expired meanwhile is not found:
+        its inputs are deleted then, and nothing is written twice."""
         fault_point("compact.before-find", **self.facts)
         return self.insist(lambda: self.committer.find(self.round_id))
 

@@ -81,7 +81,7 @@ class Compaction(Attempt):
     def _rewrite(
         self, ground: CompactionGround, order: RewriteOrder
     ) -> tuple[list[RewriteResult], LakewardError | None]:
-        """What was rewritten, and the first error beside it. A group that came due is left for the next compaction."""
+        """Rewritten groups, and the first error. A group that reached its deadline waits for the next compaction."""
         began, control = self.world.clock.monotonic(), self.control
         control.show(phase="write", splits_total=len(ground.groups))
         fault_point("compact.before-write", table=self.name, round_id=self.round_id)
@@ -129,7 +129,8 @@ class Compaction(Attempt):
         return landed
 
     def _say_dropped(self, ground: CompactionGround) -> None:
-        """Before the lake lets them go: nobody may take what is gone for changes that never were."""
+        """Reports the dropped ranges before the lake removes them, so that readers do not take them for changes that
+        never happened."""
         fault_point("compact.before-dropped", table=self.name, round_id=self.round_id)
         ranges = tuple(CommittedRange(bucket=b, range=r) for b, r in ground.dropped.items())
         report = adoption(ground.table, ground.base, self.owner, self.handed.side)

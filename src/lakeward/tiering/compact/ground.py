@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compaction stands on: the lake as it is read, and the plan for it."""
+"""Base of a compaction: the lake in the state that was read, and the plan for it."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
 
 
 def load_debt(table: TableInfo, lake: LakeStorage, clock: Clock) -> WorkStatus | None:
-    """What compaction has to do by the default policy, as it is shown where no coordinator of ours keeps it; None: the
-    lake's files are not rewritten. Raises as `load_compaction`."""
+    """Compaction debt under the default policy, shown where no Lakeward coordinator keeps it; None: the lake's files
+    cannot be rewritten. Raises as `load_compaction`."""
     if not isinstance(lake, SupportsRewrite):
         return None
     plan = load_compaction(table, lake, TieringOptions(server=""), clock).plan
@@ -100,6 +100,6 @@ def load_debt(table: TableInfo, lake: LakeStorage, clock: Clock) -> WorkStatus |
 
 
 def _quiet_sequence(committed_at_ms: Mapping[int, int], quiet_at_ms: int) -> int:
-    """The number of the newest snapshot from before then. When those were that have expired since nobody knows: what
-    they wrote counts once the oldest one that is kept does."""
+    """Sequence number of the newest snapshot from before then. The commit times of expired snapshots are unknown: their
+    files count once the oldest retained snapshot does."""
     return max((number for number, at_ms in committed_at_ms.items() if at_ms <= quiet_at_ms), default=-1)

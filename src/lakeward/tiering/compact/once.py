@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One compaction in this process, outside any job: where a person asks for it and no coordinator of ours hands it out.
-
-It stands under the lake's fence alone. Two at once, or one beside a job's, cost work and no rows: a commit is made on
-the exact head, and a group that lost an input is left out.
-"""
+"""One compaction in this process, outside any job: for a manual request where no Lakeward coordinator hands it out.
+Only the lake's fence protects it. Two at once, or one beside a job's, cost work but no rows: a commit is made on the
+exact head, and a group that lost an input is left out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compaction sends to executors and gets back, as versioned bytes."""
+"""Orders of a compaction to executors and their results, as versioned bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RewriteOrder(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteOutcome(Packed):
-    """What became of a group, by its index. Neither `payload` nor `error`: it came due before it was done."""
+    """Result of a group, by its index. Neither `payload` nor `error`: its deadline passed before it was done."""
 
     packed_as: ClassVar = ("rewrite-outcome", 3)
 

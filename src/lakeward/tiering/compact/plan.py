@@ -64,7 +64,7 @@ class CompactionPolicy:
 
     @property
     def growth(self) -> int:
-        """What a merge multiplies the rows of each of its files by, at the least: the base of the classes."""
+        """The least factor by which a merge multiplies the rows of each of its files: the base of the classes."""
         return max(2, self.fan_in // 2)
 
     def worn_rows(self, file: LakeFile) -> float:
@@ -86,7 +86,7 @@ class SizedFile:
 
     @property
     def bytes(self) -> int:
-        """Of its live rows."""
+        """Size of its live rows."""
         return self.file.size_bytes * self.rows // max(1, self.file.record_count)
 
     @property
@@ -110,7 +110,7 @@ class PlannedGroup:
 
     @property
     def bytes(self) -> int:
-        """What is read; about what is written, but for the deleted rows."""
+        """Bytes read; about as many are written, less the deleted rows."""
         return sum(f.file.size_bytes for f in self.files)
 
     @property
@@ -179,7 +179,7 @@ def plan_compaction(
 
 
 def join_plans(plans: Sequence[CompactionPlan]) -> CompactionPlan:
-    """Of files that are not merged with each other."""
+    """Joins plans of files that are not merged with each other."""
     groups = sorted((g for p in plans for g in p.groups), key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     return CompactionPlan(
         groups=tuple(groups), files=sum(p.files for p in plans), most_files=sum(p.most_files for p in plans)
@@ -218,7 +218,7 @@ def may_be_worn(file: LakeFile, policy: CompactionPolicy) -> bool:
 
 
 def _sized(files: Sequence[LakeFile], deleted: Mapping[str, int], policy: CompactionPolicy) -> list[SizedFile]:
-    """In offset order; files whose offsets nobody knows come last."""
+    """In offset order; files with unknown offsets come last."""
     named: dict[str, int] = defaultdict(int)
     for file in files:
         for delete in file.deletes:

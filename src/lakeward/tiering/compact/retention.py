@@ -34,15 +34,15 @@ _NEWEST: dict[str, int] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """Of one changelog at one moment. `newest_ms`: when the newest row of a file was written, by its path."""
+    """Retention of one changelog at one moment. `newest_ms`: when the newest row of a file was written, by its path."""
 
     keep_ms: int
     now_ms: int
     newest_ms: Mapping[str, int] = field(default_factory=dict)
 
     def over(self, files: Iterable[LakeFile]) -> dict[Bucket, tuple[LakeFile, ...]]:
-        """Per bucket the oldest files, as far as all of their rows are over their time. None of a bucket with a file
-        whose offsets or times nobody knows."""
+        """Per bucket the oldest files of which all rows are past their time. Empty for a bucket with a file of unknown
+        offsets or times."""
         buckets: dict[Bucket | None, list[LakeFile]] = defaultdict(list)
         for file in files:
             buckets[file.bucket].append(file)

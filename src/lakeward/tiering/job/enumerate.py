@@ -87,8 +87,8 @@ class Enumerator:
 
     # ---- what others call ----------------------------------------------------------------------------------------
     def end(self, work: LeasedWork, end: RoundEnd) -> None:
-        """A round is over: told at once, not on the next tick. One that was told with its commit waits for the tick,
-        unless there is something to be had sooner."""
+        """Reports a finished round at once, not on the next tick. A round that was reported with its commit waits for
+        the tick, unless other work can be had sooner."""
         next_ms = work.control.told_next_ms
         with self._changed:
             self._works.pop(work.round_id, None)
@@ -221,7 +221,7 @@ class Enumerator:
             self.start(work)
 
     def _refuse(self, handed: HandedOut) -> None:
-        """Given back with the next beat, not at once: whoever handed it out may do so again."""
+        """Gives work back with the next heartbeat, not at once: the coordinator may hand it out again."""
         known = ", ".join(self.identity.kinds)
         error = UnknownWork(job=self.identity.name, kind=handed.kind, table=str(handed.path), known=known)
         log.warning("%s", error)

@@ -46,7 +46,7 @@ StartThread = Callable[[Callable[[], None], str], None]
 
 
 class TieringJob:
-    """One running job. `run` blocks until it was told to stop; made of parts that tests can replace."""
+    """One running job. `run` blocks until it is told to stop; made of parts that tests can replace."""
 
     def __init__(
         self,
@@ -251,9 +251,8 @@ def start_inheritable(target: Callable[[], None], name: str) -> None:
 
 
 def stop_with_parent(stop: Callable[[], None], poll_s: float = 1.0) -> None:
-    """Under spark-submit the JVM is the parent, and whoever ends the job ends that: without it there is no Spark, so
-    leave.
-    """
+    """Under spark-submit the JVM is the parent process, and ending the job ends the JVM: without it there is no Spark,
+    so the process exits."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -15,7 +15,7 @@ from lakeward.tiering.work import RoundEnd
 
 @dataclass
 class KindFigures:
-    """What works of one kind came to."""
+    """Totals of one kind of work."""
 
     outcomes: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("finished", "empty", "force_finished", "failed", "given_back"), 0)

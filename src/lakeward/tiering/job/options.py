@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tiering job is told about itself, typed, from the configuration."""
+"""Settings of a tiering job, typed, from the configuration."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class TieringOptions:
     quiet_after_s: float = 3600.0
 
     def with_fluss(self, bootstrap: str, user: str | None = None, deletes: str | None = None) -> TieringOptions:
-        """The same job on the tables of an Apache Fluss cluster. A password travels in nobody's options. `deletes`: how
-        replaced rows go, `positions` or `equality`."""
+        """The same job on the tables of an Apache Fluss cluster. Passwords never travel in options. `deletes`: how
+        replaced rows are deleted, `positions` or `equality`."""
         given = {"bootstrap": bootstrap, "user": user, "lake.deletes": deletes}
         hot_options = {k: v for k, v in given.items() if v is not None}
         return replace(self, server=bootstrap, hot="fluss", hot_options=hot_options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orphan removal by the job itself, where no server of ours does it: after a table's commits, now and then."""
+"""Orphan removal by the job itself, where no Lakeward server does it: after a table's commits, now and then."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ class Session:
     is_submitted: bool = False
 
     def close(self) -> None:
-        """Stops Spark; a JVM of ours is waited for, and the archive it wrote on its way out is put in place."""
+        """Stops Spark; waits for a JVM that this process started, and puts the archive that it wrote at its end in
+        place."""
         from py4j.protocol import Py4JError
         from pyspark import SparkContext
 
@@ -116,7 +117,7 @@ def open_session(options: SessionOptions) -> Session:
 
 
 def _submitted_master() -> str | None:
-    """The master that spark-submit was told: its JVM runs already and knows."""
+    """The master that was given to spark-submit, as its JVM reports it."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -240,7 +241,7 @@ def is_same_machine(master: str | None) -> bool:
 
 
 def check_location(lake: str, location: str, master: str | None) -> None:
-    """Raises `UnsafeLake` when executors elsewhere would write to a disk that nobody else sees."""
+    """Raises `UnsafeLake` if executors on other machines would write to a disk that only they see."""
     if not is_same_machine(master) and location.startswith(("file:", "/")):
         raise UnsafeLake(
             lake=f"{lake} at {location}",

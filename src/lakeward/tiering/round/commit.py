@@ -60,7 +60,7 @@ class RoundCommit(Landing):
 
     @property
     def to_compare(self) -> frozenset[Bucket]:
-        """What is left of a resync after this round."""
+        """Buckets that a resync still has to compare after this round."""
         return plan_left(self.plan, self.gaps, self.kept.offsets) if self.is_resync else frozenset()
 
     # ---- the lake ------------------------------------------------------------------------------------------------
@@ -146,9 +146,8 @@ class RoundCommit(Landing):
         return Landed(base=base, snapshot=snapshot, committable=committable) if known else None
 
     def _check_lease(self, expirable: tuple[ExpiringSnapshot, ...]) -> tuple[SnapshotId, ...]:
-        """Returns those snapshots that the coordinator has marked: nobody reads them or can begin to, so the commit
-        takes them out.
-        """
+        """Returns the snapshots that the coordinator has marked: they have no readers and can get none, so the commit
+        removes them."""
         fault_point("round.before-lease-check", **self.facts)
         return self.check_lease(replace(self.lease, expirable=expirable, token=self.plan.base.token)).expire
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a round of a table would do if it began now: the plan, without taking, leasing or telling anything."""
+"""Shows the plan of a round that would begin now, without taking, leasing or changing anything."""
 
 from __future__ import annotations
 

@@ -59,8 +59,9 @@ class Meeting:
     _done: threading.Event = field(default_factory=threading.Event)
 
     def run(self, offer: Offer) -> list[WriteOutcome] | None:
-        """This round's outcomes, of tasks that it shared with others. None: it goes on alone, as nobody else came in
-        time, or the tasks of all were lost. Raises why the round was stopped, if it was; the others go on."""
+        """This round's outcomes, of tasks that it shared with other rounds. None: it continues alone, since no other
+        round came in time, or the tasks of all were lost. Raises the reason if the round was stopped; the others
+        continue."""
         if not self._come(offer):
             return None
         while not self._done.wait(POLL_S):
@@ -105,7 +106,7 @@ class Meeting:
                 self._done.set()
 
     def _dispatch(self) -> None:
-        """In a thread of its own, as whoever waits for it may be stopped before the others. Never raises."""
+        """Runs in its own thread, since a round that waits for it may be stopped before the others. Never raises."""
         try:
             is_small = all(offer.is_small for offer in self._offers)
             orders = plan_orders([offer.order for offer in self._offers], is_small=is_small)

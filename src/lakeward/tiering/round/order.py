@@ -16,8 +16,8 @@ from lakeward.tiering.order import Order
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOrder(Order):
-    """What a round sends to executors. Splits that were not begun by the deadline are skipped. `compare_with`: the lake
-    snapshot whose rows a KV snapshot is compared with, where the bucket was tiered before."""
+    """Order of a round to executors. Splits that were not begun by the deadline are skipped. `compare_with`: the lake
+    snapshot whose rows a KV snapshot is compared with, if the bucket was tiered before."""
 
     packed_as: ClassVar = ("write-order", 3)
     kind: ClassVar[WorkKind] = TIER

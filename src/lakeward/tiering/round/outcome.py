@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writing a split came to. Tasks return this as bytes: a raised exception would reach the driver as text only."""
+"""Outcome of writing a split. Tasks return it as bytes: a raised exception would reach the driver only as text."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BucketWork:
-    """What one bucket needs: a KV snapshot first, or not, then the log range (empty: none)."""
+    """The work of one bucket: a KV snapshot first, or not, then the log range (empty: none)."""
 
     bucket: Bucket
     snapshot: KvSnapshot | None
@@ -128,22 +128,21 @@ def plan_gaps(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucke
 
 
 def plan_passed(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucket, int]:
-    """Of a resync: buckets without a split whose missing rows the log no longer has go on where it begins."""
+    """For a resync: buckets without a split whose missing rows are no longer in the log continue at its beginning."""
     split, base = {s.bucket for s in plan.splits}, plan.base.offsets
     return {b: log.start for b, log in bounds.items() if b not in split and b in base and base[b] < log.start}
 
 
 def plan_left(plan: RoundPlan, gaps: Collection[Bucket], kept: Collection[Bucket]) -> frozenset[Bucket]:
-    """Of a resync: the buckets that this round was to compare, or to step over a gap in, and did not."""
+    """For a resync: the buckets that this round was to compare, or to step over a gap in, and did not."""
     compared = {s.bucket for s in plan.splits if isinstance(s, SnapshotSplit)}
     return frozenset({*compared, *gaps} - set(kept))
 
 
 def plan_comparison(plan: RoundPlan, *, is_resync: bool) -> SnapshotId | None:
-    """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not
-    come twice. A resync compares whatever the lake has: nothing of ours may be left among the ancestors of a snapshot
-    that somebody rolled back to.
-    """
+    """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not be written
+    twice. A resync compares all rows of the lake: after a rollback by another engine no Lakeward snapshot may be left
+    among the ancestors."""
     again = (isinstance(s, SnapshotSplit) and (is_resync or s.bucket in plan.base.offsets) for s in plan.splits)
     return plan.base.head if any(again) else None
 

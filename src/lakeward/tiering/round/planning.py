@@ -70,7 +70,8 @@ class Planner:
     _leased: TableInfo | None = None
 
     def prepare(self, lake_of: Callable[[TableInfo], LakeStorage], target_bytes: int) -> Ground:
-        """Raises what reconcile and `plan_round` raise, `TableNotFound` when the table was dropped and made anew."""
+        """Raises the errors of reconcile and `plan_round`, and `TableNotFound` if the table was dropped and created
+        again."""
         store, frozen_at_ms = self.world_hot.store(), self.clock.now_ms()
         frozen = self._freeze(store)
         lake = lake_of(frozen.table)
@@ -142,7 +143,7 @@ class Planner:
         return side_table(frozen.table, self.handed.side)
 
     def _stop(self, frozen: FrozenTable, reconciliation: Reconciliation) -> Mapping[Bucket, LogBounds] | None:
-        """A resync begins anew, with rows of now: no cut that is open then is ever reached. A changelog shows every
+        """A resync starts over with the present rows: no cut that is open then is ever reached. A changelog shows every
         moment anyway."""
         if reconciliation.resync or self.handed.side.content is not Content.STATE:
             return None

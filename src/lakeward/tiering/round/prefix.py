@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a round counts: per bucket the contiguous prefix of its finished sub-splits. Pure."""
+"""The part of a round that counts: per bucket the contiguous prefix of its finished sub-splits. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from lakeward.tiering.round.outcome import WriteOutcome
 
 @dataclass(frozen=True, kw_only=True)
 class KeptPrefix:
-    """The outcomes that count, in bucket and offset order, and what follows from them.
-
-    `offsets`: the next offset to read of each bucket that moved. `is_whole`: every split of the plan is in it.
-    `error`: the first failed split's, for the report; what others finished still counts."""
+    """The outcomes that count, in bucket and offset order, and their consequences. `offsets`: the next offset to read
+    of each bucket that moved. `is_whole`: it includes every split of the plan. `error`: the first failed split's, for
+    the report; finished outcomes still count."""
 
     outcomes: tuple[WriteOutcome, ...] = ()
     offsets: Mapping[Bucket, int] = field(default_factory=dict)

@@ -227,7 +227,7 @@ class Round(Attempt):
         return self.finished(None, force_finished=True)
 
     def _landed(self, ground: Ground, kept: KeptPrefix, landed: Landed) -> RoundEnd:
-        """What landed counts; a split that failed beside it is reported as the round's failure all the same."""
+        """Landed outcomes count; the error of a failed split is reported as the round's failure all the same."""
         if kept.error is not None:
             return self.failed(kept.error)
         committable = landed.committable

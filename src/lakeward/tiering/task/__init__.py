@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in an executor's Python process: a split is read, folded, sorted and written."""
+"""Code that runs in an executor's Python process: a split is read, folded, sorted and written."""

@@ -33,7 +33,7 @@ Late = Callable[[float], LeftBehind]
 
 
 class Listener:
-    """One writer's door to the read: a `LogSource`, used by its thread alone. What it tells the broadcast is said under
+    """One writer's access to the read: a `LogSource`, used by its thread alone. It changes the broadcast's state under
     the broadcast's lock."""
 
     def __init__(self, broadcast: Broadcast, signal: Signal, late: Late) -> None:
@@ -152,7 +152,7 @@ class Broadcast:
         return [one for one in self._listeners if not one.is_over and not one.is_left]
 
     def wait_any(self, seconds: float) -> bool:
-        """False: nobody is left to read for."""
+        """False: there are no listeners left to read for."""
         with self._changed:
             return not self._changed.wait_for(lambda: not self._here, seconds)
 
@@ -201,7 +201,7 @@ class Broadcast:
             return any(one.asked is not None and offset < one.asked[1] for one in group if _reads(one))
 
     def _leave_behind(self, late: Sequence[Listener]) -> None:
-        """Under the lock. One that works and holds up nobody has all the time it takes."""
+        """Call under the lock. A late writer that delays no other gets all the time it needs."""
         for one in late:
             silent_s = self._clock.monotonic() - one.seen_at
             is_awaited = any(_waits(other) for other in self._listeners if other is not one)
@@ -217,7 +217,7 @@ class Broadcast:
             self._changed.notify_all()
 
     def _count(self, reader: LogSource, group: Sequence[Listener]) -> None:
-        """What was read counts for one of those that it was read for."""
+        """Counts the read bytes for one of the rounds for which they were read."""
         group[0].bytes_read += reader.bytes_read
         reader.bytes_read = 0
 
@@ -267,7 +267,7 @@ def _spans(group: Sequence[Listener]) -> list[tuple[int, int]]:
 
 
 def _part(batch: pa.RecordBatch, one: Listener) -> pa.RecordBatch:
-    """What of it the listener asked for; all of a batch is the batch itself."""
+    """The part of the batch that the listener requested; a full batch is not copied."""
     if one.asked is None:
         return batch.slice(0, 0)
     start, stop = one.asked[:2]

@@ -19,9 +19,9 @@ _BATCH_BYTES = 32 * 1024 * 1024
 
 @cache
 def keep_freed_memory() -> None:
-    """Buffers of a batch's size are taken from memory that is there. By default each is asked of the kernel anew and
-    given back, page by page: half of the CPU time of a read over Flight. Costs at most `_KEPT_BYTES` of idle memory.
-    Other C libraries go without."""
+    """Makes the C library keep freed memory, so that buffers of a batch's size are reused. By default each is requested
+    from the kernel and returned, page by page: half of the CPU time of a read over Flight. Costs at most `_KEPT_BYTES`
+    of idle memory. Has no effect with other C libraries than glibc."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -32,7 +32,7 @@ def keep_freed_memory() -> None:
 
 @cache
 def keep_loaded() -> None:
-    """What is there by now, modules above all, is left out of garbage collection. PySpark collects after every task:
-    looking through 140,000 objects takes 75 ms of CPU each time, a tenth of what a round of 10 M rows takes."""
+    """Excludes the objects that exist now, above all modules, from garbage collection. PySpark collects after every
+    task: walking 140,000 objects takes 75 ms of CPU each time, a tenth of a round of 10 M rows."""
     gc.collect()  # what is garbage now would stay for ever
     gc.freeze()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark maps over: an order of any kind of work becomes its outcomes, in an executor's Python process."""
+"""Functions that Spark maps: an order of any kind of work becomes its outcomes, in an executor's Python process."""
 
 from __future__ import annotations
 

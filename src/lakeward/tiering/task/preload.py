@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a round needs of libraries, imported before the first one: in the driver, and in the process that Python workers
-are forked from.
-
-Imports only: nothing here may connect, as gRPC does not outlive a fork.
-"""
+"""Imports the libraries of a round before the first one: in the driver, and in the process that Python workers are
+forked from. Imports only: nothing here may connect, as gRPC does not survive a fork."""
 
 from __future__ import annotations
 

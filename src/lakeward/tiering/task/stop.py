@@ -20,7 +20,8 @@ ABORT = "abort"
 
 
 class TaskStop:
-    """Of one order. A stat of the flag file costs microseconds; a lease check a millisecond, every two seconds."""
+    """Stop signal of one order. A stat of the flag file costs microseconds; a lease check a millisecond, every two
+    seconds."""
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ class _SideWriter:
             self._broadcast.over(self._listener)
 
     def outcome(self) -> WriteOutcome:
-        """Of one that is over, or was left behind."""
+        """Outcome of a writer that ended, or that fell behind."""
         error = self._listener.error
         if self._listener.is_left or self._outcome is None:
             return self._attempt.failed(error if isinstance(error, LeftBehind) else self._left_behind(0.0))

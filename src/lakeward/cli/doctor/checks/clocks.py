@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clocks: lag, expiry and as-of reads are told by them."""
+"""Clocks: lag, expiry and as-of reads depend on them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S3 as Spark is told, and as Python is told: two sets of settings for one bucket."""
+"""S3 settings of Spark and of Python: two sets of settings for one bucket."""
 
 from __future__ import annotations
 

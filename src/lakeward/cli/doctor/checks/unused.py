@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that nobody writes to, and tables that nobody reads. Who reads a lake by another catalog than the server's is
-not seen."""
+"""Tables without writers, and tables without readers. Readers of other catalogs than the server's are not seen."""
 
 from __future__ import annotations
 

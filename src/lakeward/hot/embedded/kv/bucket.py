@@ -423,7 +423,7 @@ class KvBucket:
 
     @contextmanager
     def _noting_damage(self) -> Iterator[None]:
-        """A database that RocksDB finds broken is built anew by the next call."""
+        """Marks a database that RocksDB reports as broken, so that the next call rebuilds it."""
         try:
             yield
         except KvFailed as error:
@@ -455,7 +455,7 @@ def _find_none(keys: list[bytes]) -> list[bytes | None]:
 def lookup_nothing(
     table: TableInfo, schemas: Mapping[int, Schema], keys: pa.RecordBatch, planned: Schema
 ) -> pa.RecordBatch:
-    """What a lookup answers of a bucket that nothing was ever written to. Raises `InvalidRows`."""
+    """Answer of a lookup in a bucket that has no rows and never had any. Raises `InvalidRows`."""
     builder = PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=False)
     keys, _ = builder.in_today(keys, None, planned)
     return builder.codec.decode_batch(builder.find(keys, _find_none), planned=planned)

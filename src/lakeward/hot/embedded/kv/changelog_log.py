@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KV needs of its bucket's log: a changelog that is the truth, while KV only folds it."""
+"""Interface of a bucket's log that KV uses: the changelog is the truth, KV only folds it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ABSENT = -1
 
 @dataclass(frozen=True)
 class Before:
-    """What KV held for each row's key when the put began: encoded in the schema of now, null where nothing was."""
+    """The row that KV held for each key when the put began: in the present schema, null where there was none."""
 
     bodies: pa.BinaryArray
     offsets: Offsets

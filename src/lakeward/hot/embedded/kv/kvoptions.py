@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server's configuration and a table's properties say to KV."""
+"""KV settings from the server's configuration and a table's properties."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the KV of one bucket with rows that were there before its log.
-
-Rows come in an order that never changes, and the first has offset 0. How many are in is written with them: after a
-crash what came before is passed over, and a row that has the key of another is told from one that comes again.
-"""
+"""Fills the KV of one bucket with rows that existed before its log. Rows come in an order that never changes, and the
+first has offset 0. The number of loaded rows is written with them: after a crash the loaded ones are skipped, and a
+second row with the same key is told apart from one that is sent again."""
 
 from __future__ import annotations
 

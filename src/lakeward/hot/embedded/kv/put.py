@@ -38,9 +38,8 @@ Read = Callable[[list[bytes]], list[bytes | None]]
 
 @dataclass(frozen=True)
 class Put:
-    """What to append to the log (`rows` with `__prev_offset` last, `kinds`) and what to write to KV after it.
-
-    `keys` get the rows `bodies` with `offsets`; without bodies they are deleted."""
+    """Records to append to the log (`rows` with `__prev_offset` last, `kinds`) and to write to KV after it. `keys` get
+    the rows `bodies` with `offsets`; without bodies they are deleted."""
 
     rows: pa.RecordBatch
     kinds: npt.NDArray[np.uint8]
@@ -170,9 +169,7 @@ class PutBuilder:
         )
 
     def find(self, batch: pa.RecordBatch, read: Read) -> StoredRows:
-        """What is stored for the keys of `batch`, in their order, without those that are not there. Raises
-        `InvalidRows`.
-        """
+        """Stored rows of the keys of `batch`, in their order, without keys that have none. Raises `InvalidRows`."""
         return self._read_image(_SortedKeys.of(self.key_of(batch)), read).stored
 
     def stamps(self, batch: pa.RecordBatch, read: Read) -> tuple[Offsets, Offsets]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KV holds for a key: offset and time of the row's last change, the schema it was written with, the row.
-
-Columns of rows with an older schema are found by id; those that came later are null.
-"""
+"""The value that KV stores for a key: offset and time of the row's last change, the schema it was written with, the
+row. Columns of rows with an older schema are found by id; later columns are null."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a put says of itself (writer and sequence) and what it is told back (its offsets)."""
+"""The writer and sequence that a put carries, and the offsets that it gets in return."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def seal(magic: bytes, data: bytes) -> bytes:
 
 
 def find_sealed(magic: bytes, data: bytes) -> bytes | None:
-    """What was sealed; None when this is something else or damaged."""
+    """The sealed content; None if these bytes are something else or damaged."""
     if len(data) < _SEAL.size:
         return None
     stored_magic, crc = _SEAL.unpack_from(data)
@@ -65,7 +65,7 @@ def find_sealed(magic: bytes, data: bytes) -> bytes | None:
 
 
 def find_file(path: Path, magic: bytes) -> bytes | None:
-    """What a sealed file holds; None when it is missing or damaged."""
+    """Content of a sealed file; None if the file is missing or damaged."""
     try:
         return find_sealed(magic, path.read_bytes())
     except FileNotFoundError:

@@ -90,8 +90,8 @@ class BucketLog:
         (place.folder / CLEAN).unlink(missing_ok=True)
 
     def _list_again(self) -> bool:
-        """What was found, unless that is what the list says. Whether there is one: an earlier version's folder gets it
-        with its second segment."""
+        """Writes the list of segments from the folder if it differs. It is always written for a folder of an earlier
+        version, which gets its list with the second segment."""
         folder, bases = self.place.folder, self.files.view.bases
         listed, is_there = find_listed(folder), list_path(folder).exists()
         if listed == bases or not (is_there or len(bases) > 1):
@@ -144,7 +144,7 @@ class BucketLog:
             return self._writers.find(writer, self._clock.now_ms())
 
     def forget_writers(self) -> None:
-        """Of very many, those that will not send again."""
+        """If there are very many writers, forgets those that will not send again."""
         with self._lock:
             self._writers.forget_surplus(self._clock.now_ms())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration and a table's properties say to its logs and partitions."""
+"""Settings of logs and partitions from the configuration and a table's properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """`ttl_ms` 0: rows are kept for ever. `auto_partition` None: partitions come and go by call and by write only."""
+    """`ttl_ms` 0: rows are kept forever. `auto_partition` None: partitions are created and dropped only by calls and
+    writes."""
 
     fsync: Fsync = Fsync.ALWAYS
     compression: LogCompression = LogCompression.NONE

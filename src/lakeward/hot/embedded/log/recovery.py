@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bucket's log folder holds after a stop of any kind: torn tails are cut, damage below
-the synced mark is not.
-"""
+"""Recovers a bucket's log folder after any kind of stop: cuts torn tails, and reports damage below the synced mark."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ class RemoteLog:
 
     # ---- changing it ---------------------------------------------------------------------------------------------
     def upload(self, folder: Path, segment: Segment) -> None:
-        """Copies one closed and fsynced segment, then publishes it. A crash before the manifest leaves files that
-        nobody sees and `sweep` removes. Raises `ServerUnavailable`."""
+        """Copies one closed and fsynced segment, then publishes it. A crash before the manifest leaves files that no
+        reader sees and `sweep` removes. Raises `ServerUnavailable`."""
         with self._change, self._tier.errors_named():
             self._reconcile()
             if any(s.segment.base == segment.base for s in self._manifest.segments):

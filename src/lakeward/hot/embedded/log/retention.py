@@ -9,9 +9,8 @@ from lakeward.hot.embedded.log.segment import Segment
 
 
 def plan_expiry(segments: Sequence[Segment], now_ms: int, ttl_ms: int, needed_from: int | None) -> list[Segment]:
-    """The oldest segments that are past their time and of which nobody needs anything; the log stays one piece.
-
-    `needed_from` is the lowest offset that the lake, a lease or KV still needs; None: nobody needs any."""
+    """The oldest segments that are past their time and no longer needed; the log stays contiguous. `needed_from` is the
+    lowest offset that the lake, a lease or KV still needs; None: none is needed."""
     gone: list[Segment] = []
     for segment in segments:
         if ttl_ms <= 0 or now_ms - segment.last_at_ms <= ttl_ms:

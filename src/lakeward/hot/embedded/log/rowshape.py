@@ -42,7 +42,7 @@ class RowShape:
         self.newest = schema
 
     def stored(self, schema_id: int) -> pa.Schema:
-        """What a batch of that schema has on disk: the user's columns and, on PK tables, `__prev_offset` last."""
+        """Schema of a batch on disk: the user's columns and, on PK tables, `__prev_offset` last."""
         return self._stored[schema_id]
 
     def places(self, schema_id: int) -> dict[int, int]:

@@ -69,7 +69,7 @@ def load_segment(folder: Path, base: int) -> tuple[Segment, SparseIndex]:
 
 
 def lost_bytes(folder: Path, base: int, size: int, synced: int) -> CorruptBatch:
-    """What was on disk once is not there any more: other rows would get the offsets of those that are gone."""
+    """Error for bytes that were on disk and are missing now: other rows would get the offsets of the missing ones."""
     path = log_path(folder, base)
     there = f"the file ends at byte {size}" if path.exists() else "the file is missing"
     return CorruptBatch(where=str(path), position=size, reason=f"{there}, and {synced} bytes of it were on disk")

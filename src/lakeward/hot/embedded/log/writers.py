@@ -73,11 +73,11 @@ class WriterTable:
         self._puts[writer_id] = (*self._puts.get(writer_id, ())[1 - REMEMBERED :], put)
 
     def forget_before(self, at_ms: int) -> None:
-        """Writers silent since then; one that comes back is told to start a new writer."""
+        """Forgets writers that have been silent since then; one that returns is told to start a new writer."""
         self._forget({w for w, puts in self._puts.items() if puts[-1].timestamp_ms < at_ms})
 
     def forget_surplus(self, now_ms: int) -> None:
-        """Of more than `KEPT` writers those that are silent longest: tasks that wrote once and are gone."""
+        """Of more than `KEPT` writers, forgets those that have been silent longest: tasks that wrote once and ended."""
         surplus = len(self._puts) - KEPT
         if surplus > 0:
             silent = [w for w, puts in self._puts.items() if puts[-1].timestamp_ms < now_ms - BUSY_WRITER_MS]

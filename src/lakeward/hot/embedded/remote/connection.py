@@ -68,9 +68,8 @@ class Backoff:
     """Pauses that double, with jitter, until `limit_s` has passed since the last progress."""
 
     def __init__(self, limit_s: float, first_s: float = 0.05, longest_s: float = 2.0, silence_s: float = 5.0) -> None:
-        """Who waits for more than `silence_s` without progress is told why, once: a server may take minutes to come
-        back.
-        """
+        """A caller that waits for more than `silence_s` without progress gets the reason, once: a server may take
+        minutes to come back."""
         self.limit_s, self.first_s, self.longest_s, self.silence_s = limit_s, first_s, longest_s, silence_s
         self.progress()
 
@@ -117,7 +116,7 @@ class FlightConnection:
             return self._client
 
     def reset(self, broken: flight.FlightClient | None = None) -> None:
-        """Forgets the client, so that the next call asks the server anew where Flight listens."""
+        """Drops the client, so that the next call asks the server again where Flight listens."""
         with self._lock:
             if broken is None or self._client is broken:
                 self._client = None

@@ -81,5 +81,5 @@ class HttpCoordinatorClient(CoordinatorClient):
 
 
 def _given(**params: Any) -> dict[str, Any]:
-    """Those that have a value; a side in words."""
+    """The arguments that have a value; a side as text."""
     return {k: str(v) if isinstance(v, SideName) else v for k, v in params.items() if v is not None}

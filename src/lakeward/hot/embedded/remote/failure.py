@@ -49,9 +49,8 @@ def calling(address: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Around all that a call needs, the way to the server included: whoever reads the error learns what was wanted of
-    it.
-    """
+    """Wraps everything that a call needs, the way to the server included, so that an error names the operation that
+    failed."""
     try:
         yield
     except ServerUnavailable as error:

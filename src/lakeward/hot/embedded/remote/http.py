@@ -58,9 +58,8 @@ class ServerConnection:
 
     @property
     def authorization(self) -> str | None:
-        """What each call shows, over HTTP and Flight: asked for every time, as the token may
-        be renewed while we run.
-        """
+        """The authorization header of each call, over HTTP and Flight. Read for each call, as the token may be renewed
+        while the process runs."""
         secret = self._token.current()
         return f"Bearer {secret}" if secret else None
 
@@ -106,9 +105,7 @@ class ServerConnection:
         return decode(kind, self.ask(method, path, body, params=params, repeatable=repeatable))
 
     def info(self, *, fresh: bool = False) -> ServerInfo:
-        """What the server says of itself; remembered until `fresh` is asked for (it may have
-        restarted on other ports).
-        """
+        """The server's description of itself, cached unless `fresh` (it may have restarted on other ports)."""
         from lakeward.protocol.tables import ServerInfo
 
         if self._info is None or fresh:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What travels through the door, as both ends see it: the schemas of puts and reads, and which puts a table takes."""
+"""Schemas of puts and reads that client and server share, and the kinds of puts that a table takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeward.protocol.flight import PutKind
 
 
 def log_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
-    """What a log read of these columns looks like."""
+    """Schema of a log read of these columns."""
     return pa.schema([*map(to_arrow_field, _columns(table, columns)), *log_fields(is_pk=table.is_pk)])
 
 
@@ -25,9 +25,7 @@ def snapshot_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Sch
 
 
 def row_schema(table: TableInfo, columns: tuple[str, ...] | None = None) -> pa.Schema:
-    """What a put's batches look like: plain fields, as clients of any language make them; nulls are checked
-    by value.
-    """
+    """Schema of a put's batches: plain fields, as clients of any language make them; nulls are checked by value."""
     return pa.schema([pa.field(c.name, to_arrow_type(c.type)) for c in _columns(table, columns)])
 
 

@@ -46,7 +46,7 @@ def _bucket(request: ActionRequest) -> Bucket:
 
 
 def _holder(request: ActionRequest, token: Token) -> str:
-    """Each token has holders of its own: nobody gives back what another holds."""
+    """Name of a lease's holder. Each token has its own holders, so that no token ends another one's leases."""
     if len(request.holder) > _LONGEST_HOLDER:
         raise InvalidRequest(what="action", reason=f"a holder's name has up to {_LONGEST_HOLDER} characters")
     return request.holder if token is ANONYMOUS else f"{token.name}:{request.holder}"

@@ -100,7 +100,7 @@ class MemoryBudget:
 
 
 class Held:
-    """What one request holds of a budget."""
+    """The share of a budget that one request uses."""
 
     def __init__(self, budget: MemoryBudget, token_name: str, size: int) -> None:
         self._budget, self._token_name, self._size = budget, token_name, size
@@ -114,7 +114,7 @@ class Held:
 
 @dataclass(frozen=True)
 class TokenBudget:
-    """What one token may hold of it."""
+    """The share of the budget that one token may use."""
 
     budget: MemoryBudget
     token_name: str

@@ -20,7 +20,7 @@ Send = Callable[[bytes | None], None]
 
 @dataclass(frozen=True)
 class Wait:
-    """What a call waits for: `limit_s` is None where it writes, and the peer takes nothing."""
+    """The reason why a call waits: `limit_s` is None where it writes and the peer does not read."""
 
     since: float
     limit_s: float | None

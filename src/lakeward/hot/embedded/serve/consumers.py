@@ -43,7 +43,7 @@ class Consumers:
         self._read: dict[TableId, float] = {}
 
     def note(self, table_id: TableId, who: str, peer: str, reached: int) -> None:
-        """Of a table that there is."""
+        """Records a consumer of an existing table."""
         now = time.monotonic()
         with self._lock:
             self._read[table_id] = now

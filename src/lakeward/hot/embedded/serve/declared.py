@@ -34,7 +34,7 @@ def _message_bytes(header: bytes, body: memoryview) -> int:
 
 
 def unpacked_bytes(layout: BatchLayout, body: memoryview) -> int:
-    """Of all its buffers. Raises one of `MALFORMED`."""
+    """Size of all its buffers once unpacked. Raises one of `MALFORMED`."""
     buffers = layout.buffers
     if any(offset < 0 or length < 0 for offset, length in buffers):
         raise IndexError("a buffer at a negative place")

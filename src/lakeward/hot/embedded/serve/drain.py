@@ -41,7 +41,7 @@ class CallDrain:
                 self._changed.notify_all()
 
     def drain(self, limit_s: float) -> bool:
-        """Lets nobody in any more and waits for who is inside; false when that took too long."""
+        """Refuses new calls and waits for the running ones; false if that took too long."""
         with self._changed:
             self._open, self._reason = False, "it is going down"
             return self._changed.wait_for(lambda: self._busy == 0, limit_s)

@@ -53,8 +53,8 @@ class StreamedRead:
     batches: Iterator[Streamed]
 
     def serve(self, write: Callable[[bytes], None], budget: TokenBudget) -> None:
-        """Each batch is charged from before it is read until the network has taken it: an answer that nobody reads
-        holds no more than that, and the next waits for it."""
+        """Sends the answer. Each batch is charged from before it is read until the network has taken it: an answer that
+        is not read holds no more than that, and the next batch waits for it."""
         with answering(self.what):
             write(schema_message(self.schema))
             sent: int | Pause | None = 0

@@ -194,8 +194,8 @@ class _Admission(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class _Behavior:
-    """What gRPC runs for one call. It is handed the function that sends, so that acknowledgements need no thread
-    between them and the network."""
+    """The behavior that gRPC runs for one call. It gets the function that sends, so that acknowledgements need no
+    thread between them and the network."""
 
     experimental_non_blocking = True
 

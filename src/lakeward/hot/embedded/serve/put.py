@@ -65,7 +65,7 @@ class PutStream:
             acks.add(put, inside.pop_all().close)
 
     def _size(self, data: FlightData) -> int:
-        """Of the batch once it is unpacked, as its buffers announce it. Raises `InvalidRequest`."""
+        """Size of the batch once it is unpacked, as its buffers announce it. Raises `InvalidRequest`."""
         try:
             layout = read_layout(bytes(data.header)) if data.header else None
             if layout is None or not data.metadata:

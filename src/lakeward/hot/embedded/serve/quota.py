@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a token may hold at once over Flight: calls, each of which is a thread of the server, KV snapshots,
-and how many writers it may begin."""
+"""Limits of one token over Flight: simultaneous calls, each of which is a thread of the server, KV snapshots, and new
+writers."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class FlightService:
         self.watch.thread.stop()
 
     def _write_limit_s(self) -> float:
-        """Who takes nothing of an answer keeps nobody waiting for memory."""
+        """A peer that does not read its answer gives up its memory to waiting calls after this time."""
         return self.limits.header_s if self.answers.waiting else self.limits.idle_s
 
     def _message(self, call: FlightCall, what: str) -> bytes:
@@ -148,7 +148,7 @@ class FlightService:
         read.serve(call.write, self.answers.of(call.token.name))
 
     def _note(self, call: FlightCall, ticket: Ticket) -> None:
-        """Of a read that was opened: its table is there."""
+        """Records a read that was opened, so its table exists."""
         if ticket.kind is Read.TAIL:
             reached = count_reached(ticket.offsets or {}, self.store.bounds(self.store.load_table(ticket.table)))
             self.consumers.note(ticket.table_id, call.token.name, call.peer, reached)

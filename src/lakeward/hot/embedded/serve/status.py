@@ -50,7 +50,7 @@ def wire_form(error: LakewardError) -> dict[str, Any]:
 
 
 def set_status(context: grpc.ServicerContext, error: LakewardError) -> None:
-    """What the call ends with, once it ends."""
+    """Sets the status with which the call will end."""
     code, word = _KINDS.get(type(error), (grpc.StatusCode.UNKNOWN, b"Failed"))
     wire = wire_form(error)
     context.set_code(code)

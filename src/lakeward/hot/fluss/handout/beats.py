@@ -75,7 +75,7 @@ def _verdict(work: TableInWork, error: Message) -> TableVerdict:
 
 
 def read_lease(answer: Message) -> LeaseVerdict:
-    """Of a heartbeat that renewed one table."""
+    """Reads the verdict of a heartbeat that renewed one table."""
     entries = answer.get("tiering", [])
     error = entries[0].get("error") if entries else None
     return LeaseVerdict(held=True) if error is None else LeaseVerdict(held=False, reason=_reason(error))
@@ -92,8 +92,8 @@ _MAX_DOUBLINGS = 30
 
 @dataclass
 class HeldBack:
-    """Failures that are told later. Fluss hands a failed table out again at once and forever; until its pause is over
-    the table is renewed as if it were in work."""
+    """Failures that are reported later. Fluss hands a failed table out again at once and forever; until its pause is
+    over the table is renewed as if a round were running."""
 
     first_s: float = 2.0
     ceiling_s: float = 60.0
@@ -121,8 +121,8 @@ class HeldBack:
         return [key for key, until in self._held.items() if all_of_them or until <= now]
 
     def refused(self, answer: Message) -> None:
-        """Tables that Fluss does not count as ours any more, after a restart of its coordinator: what is told of them
-        later would hit whoever has them then, under the same number."""
+        """Tables that Fluss no longer counts as this job's, after a restart of its coordinator: a later report about
+        them would hit the job that has them then, under the same epoch."""
         gone = {TableId(str(e.get("table_id", 0))) for e in answer.get("tiering", []) if "error" in e}
         self.told([key for key in self._held if key[0] in gone])
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compactions of Fluss tables: after some rounds, under the lease of the round that just ended, whose end Fluss is told
-when the compaction is over. Pure but for what it remembers.
+"""Compactions of Fluss tables: after some rounds, under the lease of the round that just ended, which is reported to
+Fluss when the compaction is over. Pure except for its memory.
 
-Fluss knows one kind of work. Held like this no other job, Flink's among them, has the table meanwhile; its next round
-comes later by what the compaction takes, which may be as long as a round.
-"""
+Fluss has only one kind of work. While the lease is held this way no other job, the Flink job included, gets the table;
+its next round is delayed by the duration of the compaction, which may be as long as a round."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ Held = tuple[TableId, Epoch]
 
 @dataclass
 class Compactions:
-    """`is_on`: whether a table is to be compacted. A table's first round here is followed by a look: nobody knows what
-    jobs before this one left. A look that is due waits for room, not for rows: Fluss hands out tables without news too.
-    """
+    """`is_on`: whether a table is to be compacted. A table's first round here is followed by a check, since files of
+    earlier jobs are unknown. A check that is due waits for a free slot, not for rows: Fluss hands out tables without
+    new rows too."""
 
     is_on: Callable[[TableId], bool]
     _rounds: dict[TableId, int] = field(default_factory=dict)
@@ -109,7 +108,7 @@ class Compactions:
 
 
 def _ends(request: HeartbeatRequest) -> list[TableFinished | TableFailed]:
-    """Of compactions."""
+    """Reports for the compactions that ended."""
     return [*(f for f in request.finished if f.kind == COMPACT), *(f for f in request.failed if f.kind == COMPACT)]
 
 

@@ -132,7 +132,7 @@ class HandOuts:
         return False
 
     def _give_back(self, refused: Sequence[HandedOut]) -> None:
-        """At once and all together: until the job asks again they wait for whoever can tier them."""
+        """Gives the tables back in one call: until this job asks again they wait for a job that can tier them."""
         self._ask_at = self._clock.monotonic() + _LEFT_TO_OTHERS_S
         try:
             self._beat({"failed": [beat_entry(t.table_id, t.epoch) for t in refused]})

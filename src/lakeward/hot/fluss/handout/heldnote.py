@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tables a job has from Fluss, noted on this machine under the job's name. A job that was killed and comes back
-gives them back at once, where Fluss would wait 120 seconds for a sign of life.
-
-Fluss takes the end of a table from whoever names its epoch, and no two hand-outs have the same one while a coordinator
-lives: the note can hit nothing but what the job of that name was handed. Before 1.0 one start of a coordinator is not
-told from the next, so there nothing is to be noted.
-"""
+"""A file on this machine, under the job's name, with the tables that the job has from Fluss. A job that was killed and
+comes back gives them back at once, where Fluss would wait 120 seconds for a heartbeat. Fluss accepts the end of a table
+from any peer that names its epoch, and no two hand-outs have the same epoch while a coordinator lives: the file affects
+only tables that were handed to the job of that name. Before 1.0 two starts of a coordinator cannot be told apart, so
+the file is not written there."""
 
 from __future__ import annotations
 
@@ -36,7 +34,8 @@ class HeldNote:
         self._touched = 0.0
 
     def find_left(self, job: JobName) -> list[Held]:
-        """What a job of this name had when it ended without a word, until `given_back`: Fluss may be away just then."""
+        """Tables that a job of this name held when it was killed, until `given_back`: Fluss may be unavailable at that
+        moment."""
         if self._noted is not None:
             return []
         with suppress(OSError, ValueError, TypeError, KeyError):
@@ -47,7 +46,7 @@ class HeldNote:
         return []
 
     def given_back(self) -> None:
-        """What was left is no longer held; from now on the note is this job's."""
+        """The tables are no longer held; from now on the file is this job's."""
         self._noted = frozenset()
 
     def keep(self, job: JobName, held: Iterable[Held]) -> None:

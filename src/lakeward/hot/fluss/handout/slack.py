@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the tables that Fluss handed out together is begun first: the one with the least time left. Pure but for
-what it remembers.
+"""Order in which tables that Fluss handed out together are started: the one with the least time left comes first. Pure
+except for its memory.
 
-Fluss hands tables out in the order in which they became due, whatever their freshness. What is left of a table's
-freshness is told from when its last round ended here, and from how long that took.
-"""
+Fluss hands tables out in the order in which they became due, whatever their freshness. The time left of a table's
+freshness is counted from the end of its last round here, less the duration of that round."""
 
 from __future__ import annotations
 

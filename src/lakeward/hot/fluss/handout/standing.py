@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a table stands in Fluss's own schedule, and how it comes due before its freshness is over.
+"""State of a table in Fluss's own schedule, and a way to make it due before its freshness is over. Fluss has no call
+for either.
 
-Fluss has no call for either. It answers a heartbeat with a wrong epoch by naming the right one, and one with the right
-epoch by naming the state, unless that is Tiering. A failure that is told of a table which waits for its time makes it
-due: Fluss counts no failure, logs a line, and hands the table to whoever asks next. Both are checked against the epoch
-under Fluss's lock, and a table that became due has another: what a job works on is never touched. The same in 0.9.1 and
-1.0.
-"""
+It answers a heartbeat with a wrong epoch by naming the right one, and one with the right epoch by naming the state,
+unless that is Tiering. A reported failure of a table that waits for its time makes it due: Fluss counts no failure,
+logs a line, and hands the table to the next job that asks. Both are checked against the epoch under Fluss's lock, and a
+table that became due has another epoch: a table that a job works on is never touched. The same in 0.9.1 and 1.0."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ Schemas = Callable[[TableInfo, int], tuple[Column, ...]]
 
 @dataclass
 class _Lease:
-    """What one holder has, and when that was last said."""
+    """The snapshot that one holder leases, and the time of its last renewal."""
 
     since: float
     snapshots: dict[LogBucket, int] = field(default_factory=dict)

@@ -2,11 +2,10 @@
 """Fluss's binary rows, arrays and maps as Python values, one by one: nested columns of compacted rows, and whole
 indexed rows.
 
-Array: count i32 | null bits in words of 32 | elements of fixed width | what did not fit. An element of variable size is
-8 bytes: offset (high half, from the array's start) and size, or, with the top bit set, up to 7 bytes in place. Map:
-size of the key array i32 | key array | value array. Indexed row: null bits | i32 length of each column of variable size
-that is not null | the columns, plain. Times and dates stay numbers: Arrow takes them as they are.
-"""
+Array: count i32 | null bits in words of 32 | elements of fixed width | variable part. An element of variable size is 8
+bytes: offset (high half, from the array's start) and size, or, with the top bit set, up to 7 bytes in place. Map: size
+of the key array i32 | key array | value array. Indexed row: null bits | i32 length of each non-null column of variable
+size | the columns, plain. Times and dates stay numbers: Arrow takes them as they are."""
 
 from __future__ import annotations
 

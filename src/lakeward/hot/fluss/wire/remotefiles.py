@@ -44,7 +44,7 @@ def read_batches(path: str, position: int = 0) -> Iterator[pa.Buffer]:
 
 
 def _read_at(source: pa.NativeFile, position: int, size: int) -> pa.Buffer:
-    """Of a mapped file a view, of any other a copy."""
+    """A view of a mapped file, a copy of any other file."""
     source.seek(position)
     return source.read_buffer(size)
 

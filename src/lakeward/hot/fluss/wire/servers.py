@@ -93,7 +93,7 @@ class FlussServers:
 
     @property
     def magic_one(self) -> MagicOne:
-        """What batches of magic 1 hold in this cluster: told from the calls that its tablet servers know."""
+        """Meaning of magic 1 in batches of this cluster, derived from the calls that its tablet servers support."""
         with self._lock:
             connections = list(self._connections.values())
         return MagicOne.STATISTICS if any(c.lists(SCAN_KV) for c in connections) else MagicOne.LEADER_EPOCH
