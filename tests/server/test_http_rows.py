@@ -105,6 +105,27 @@ def test_a_compressed_body_that_unpacks_to_too_much_is_refused(client: Client, s
     assert "unpacks to more than" in answer.json()["message"]
 
 
+@pytest.mark.parametrize("number", ["1e-999999999", "0e-999999999", "0." + "9" * 100_000])
+@pytest.mark.parametrize(
+    ("kind", "body"), [(JSON, '{"id": 1, "d": %s}'), (JSON, '{"id": 1, "d": "%s"}'), (CSV, "id,d\n1,%s\n")]
+)
+def test_a_decimal_with_too_many_places_is_refused(
+    client: Client, send: Send, kind: str, body: str, number: str
+) -> None:
+    """Arrow ends the process on the first of them."""
+    table = log_table(client, "id bigint, d decimal(38, 10)")
+    assert send(table, (body % number).encode(), kind).status_code == 400
+    assert send(table, {"id": 2, "d": "0.5"}).json()["accepted"] == 1
+
+
+def test_a_csv_decimal_that_does_not_fit_is_refused(client: Client, send: Send) -> None:
+    """Arrow's cast makes another number of it without an error."""
+    table = log_table(client, "id bigint, d decimal(38, 25)")
+    answer = send(table, b"id,d\n1,8323555416124156774155171.59\n", CSV)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["facts"]["column"] == "d"
+
+
 def test_upserts_leave_columns_that_a_row_does_not_give(client: Client, send: Send) -> None:
     table = pk_table(client)
     send(table, [{"id": 1, "name": "a", "n": 1}, {"id": 2, "name": "b", "n": 2}])

@@ -84,3 +84,11 @@ def holds_map(kind: pa.DataType) -> bool:
     if pt.is_struct(kind):
         return any(holds_map(f.type) for f in kind)
     return bool(pt.is_map(kind)) or (is_array(kind) and holds_map(kind.value_type))
+
+
+def holds_decimal(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return any(holds_decimal(f.type) for f in kind)
+    if pt.is_map(kind):
+        return holds_decimal(kind.key_type) or holds_decimal(kind.item_type)
+    return bool(pt.is_decimal(kind)) or (is_array(kind) and holds_decimal(kind.value_type))

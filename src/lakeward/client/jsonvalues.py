@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from lakeward.model.decimals import parse_decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,10 +87,9 @@ def _moment(value: Any, zoned: bool) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    try:
-        return Decimal(value) if isinstance(value, str | int) and not isinstance(value, bool) else value
-    except InvalidOperation as error:
-        raise ValueError(f"{value!r} is no decimal number") from error
+    if isinstance(value, str):
+        return parse_decimal(value)
+    return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _exact(text: str) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.client.casts import holds_map, in_microseconds, is_fitting
+from lakeward.client.casts import holds_decimal, holds_map, in_microseconds, is_fitting
 from lakeward.client.frames import as_arrow, is_exact_stand_in, plain
 from lakeward.errors import InvalidRequest, InvalidRows
 from lakeward.model.arrow import to_arrow_type
+from lakeward.model.decimals import check_decimal, decimals_in
 from lakeward.model.nestednulls import find_nested_null
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
@@ -93,6 +94,8 @@ def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
     exact = in_microseconds(
         kind
     )  # Python's own precision: building coarser values directly would cut them without a word
+    if holds_decimal(kind):
+        _check_decimals(values, column, where)
     try:
         exact_array = pa.chunked_array([pa.array(values, type=exact)], type=exact)
     except _ARROW_ERRORS as error:
@@ -106,6 +109,15 @@ def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
         raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from None
     _check_kinds(values, exact, column, where)
     return exact_array if exact == kind else _cast(exact_array, kind, column, where)
+
+
+def _check_decimals(values: list[Any], column: Column, where: str) -> None:
+    for index, value in enumerate(values):
+        try:
+            for number in decimals_in(value):
+                check_decimal(number)
+        except ValueError as error:
+            raise InvalidRows(table=where, row=index, column=column.name, reason=_why(value, column, error)) from None
 
 
 def _check_kinds(values: list[Any], kind: pa.DataType, column: Column, where: str) -> None:

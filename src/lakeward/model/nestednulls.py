@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.model.decimals import cast_column
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -46,7 +48,7 @@ def cast_values(
         inner = pa.struct([kind.key_field, kind.item_field]) if is_map else kind.value_type
         children = [_cast_struct(values, inner, safe) if is_map else cast_values(values, inner, safe=safe)]
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=children)
-    return column.cast(kind, safe=safe)
+    return cast_column(column, kind, safe=safe)
 
 
 def _cast_struct(array: pa.StructArray, kind: pa.StructType, safe: bool) -> pa.StructArray:

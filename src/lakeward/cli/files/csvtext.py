@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from lakeward.cli.files.cellformat import CellFormat, DateOrder
 from lakeward.cli.files.cellproblem import explain_cell
 from lakeward.cli.files.problems import Fix, Problem
 from lakeward.client.jsonvalues import plan_converter
+from lakeward.model.decimals import cast_column, parse_number
 
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 _GROUPED_BY_POINTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
@@ -130,7 +130,7 @@ def _plan_others(kind: pa.DataType, cells: CellFormat) -> Convert:
     if types.is_nested(kind):
         one = plan_converter(kind)
         return lambda text: pa.array(
-            [None if v is None else one(json.loads(v, parse_float=Decimal)) for v in text.to_pylist()], kind
+            [None if v is None else one(json.loads(v, parse_float=parse_number)) for v in text.to_pylist()], kind
         )
     return lambda text: pc.cast(text, kind)
 
@@ -139,13 +139,13 @@ def _plan_others(kind: pa.DataType, cells: CellFormat) -> Convert:
 def _plan_number(kind: pa.DataType, cells: CellFormat, pattern: str) -> Convert:
     """Strict where a separator is known: 12.5 is no number where points separate thousands."""
     if cells.decimal == "." and not cells.thousands:
-        return lambda text: pc.cast(text, kind)
+        return lambda text: cast_column(text, kind)
 
     def convert(text: pa.Array) -> pa.Array:
         if pc.any(pc.invert(pc.match_substring_regex(text, pattern))).as_py():
             raise ValueError("no number of this format")
         plain = pc.replace_substring_regex(text, _any_of(cells.thousands), "") if cells.thousands else text
-        return pc.cast(pc.replace_substring(plain, cells.decimal, "."), kind)
+        return cast_column(pc.replace_substring(plain, cells.decimal, "."), kind)
 
     return convert
 

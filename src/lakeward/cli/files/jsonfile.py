@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, 
 from lakeward.cli.files.lineends import PACKED, open_bytes
 from lakeward.client.jsonvalues import Convert
 from lakeward.errors import InvalidRequest
+from lakeward.model.decimals import parse_number
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 Numbered = tuple[int, str, Any]
@@ -69,7 +69,7 @@ def _values(file: str, text: Iterable[str], rejects: Rejects) -> Iterator[Number
             yield from _elements(file, "".join((line, *text)), rejects)
             return
         try:
-            yield number, line, json.loads(line, parse_float=Decimal)
+            yield number, line, json.loads(line, parse_float=parse_number)
         except ValueError as error:
             _refuse(file, number, line, error, rejects)
 
@@ -85,7 +85,7 @@ def _numbered(file: str, text: Iterable[str]) -> Iterator[str]:
 
 def _elements(file: str, whole: str, rejects: Rejects) -> Iterator[Numbered]:
     """Elements of an array, one after the other."""
-    decoder, at, line = json.JSONDecoder(parse_float=Decimal), whole.index("[") + 1, 1
+    decoder, at, line = json.JSONDecoder(parse_float=parse_number), whole.index("[") + 1, 1
     while True:
         between = _BETWEEN.match(whole, at)
         begin = at if between is None else between.end()

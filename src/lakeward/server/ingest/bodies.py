@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +19,7 @@ from lakeward.client.jsonvalues import Convert, plan_converter
 from lakeward.errors import InvalidRequest, UnsupportedBody
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.model.arrow import to_arrow_type
+from lakeward.model.decimals import cast_column, parse_number
 from lakeward.model.schema import Column
 
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
@@ -103,7 +103,7 @@ def read_body(body: bytes, kind: RowFormat, columns: Sequence[Column], limit: in
 # ---- JSON ------------------------------------------------------------------------------------------------------------
 def _json_values(body: bytes) -> Iterator[Any]:
     try:
-        value = json.loads(body, parse_float=Decimal)
+        value = json.loads(body, parse_float=parse_number)
     except ValueError as error:
         raise InvalidRequest(what=_WHAT, reason=f"the body is not JSON: {error}") from error
     yield from value if isinstance(value, list) else (value,)
@@ -113,7 +113,7 @@ def _json_lines(body: bytes) -> Iterator[Any]:
     for line in body.splitlines():
         if line.strip():
             try:
-                yield json.loads(line, parse_float=Decimal)
+                yield json.loads(line, parse_float=parse_number)
             except ValueError as error:
                 yield error
 
@@ -200,9 +200,9 @@ def _convert_cells(
     convert = _plan_cell(kind)
     if convert is None:
         try:
-            return cells.cast(kind)
+            return cast_column(cells, kind)
         except _ERRORS:
-            convert = lambda cell: pa.scalar(cell, pa.string()).cast(kind).as_py()  # noqa: E731
+            convert = lambda cell: cast_column(pa.array([cell], pa.string()), kind)[0].as_py()  # noqa: E731
     values: list[Any] = []
     for place, cell in zip(places, cells.to_pylist(), strict=True):
         try:
@@ -218,7 +218,7 @@ def _plan_cell(kind: pa.DataType) -> Callable[[str], Any] | None:
     types = pa.types
     convert = plan_converter(kind)
     if types.is_nested(kind):
-        return lambda cell: convert(json.loads(cell, parse_float=Decimal))
+        return lambda cell: convert(json.loads(cell, parse_float=parse_number))
     if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_time(kind) or types.is_timestamp(kind):
         return convert
     return None

@@ -80,7 +80,7 @@ def test_parquet_and_arrow_files(tmp_path: Path) -> None:
         ("{", "line 1, column 2: no JSON"),
         ("[1]", "line 1: a row is one JSON object"),
         ("[{},\n 5]", "line 2: a row is one JSON object"),
-        ('{"total": "much"}', "column total: 'much' is no decimal number"),
+        ('{"total": "much"}', "column total: 'much' is not a decimal number"),
         ('{"at": "2026-01-01T00:00:00"}', "has no zone"),
         ('{"at": "2026-01-01T00:00:00.1234567Z"}', "finer than microseconds"),
         ('{"d": "tomorrow"}', "column d"),

@@ -19,6 +19,7 @@ from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import WrittenFile
 from lakeward.lake.iceberg.meta.types import FIELD_ID, to_arrow_field
 from lakeward.lake.iceberg.scan.deletefilter import matching_rows
+from lakeward.model.decimals import cast_column
 from lakeward.model.offsetset import Offsets, OffsetSet
 
 BATCH_ROWS = 262_144
@@ -36,7 +37,7 @@ def key_ids(schema: Schema) -> list[int]:
 def conform_keys(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_batches(batches)
     columns = [
-        table.column(f.name) if table.column(f.name).type == f.type else table.column(f.name).cast(f.type)
+        table.column(f.name) if table.column(f.name).type == f.type else cast_column(table.column(f.name), f.type)
         for f in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)

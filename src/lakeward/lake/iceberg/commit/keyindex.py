@@ -30,6 +30,7 @@ from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.kept import Kept
 from lakeward.model.bucket import Bucket
+from lakeward.model.decimals import cast_column
 from lakeward.model.offsetset import Offsets
 
 KeyCodes = npt.NDArray[Any]
@@ -200,9 +201,8 @@ def _find_close(codes: npt.NDArray[np.int64]) -> CloseKeys | None:
 def _codes(io: FileIO, schema: Schema, path: str) -> Iterator[KeyCodes]:
     kinds = key_schema(schema)
     for rows, _ in read_keys(io, path, key_ids(schema)):
-        yield encode_keys(
-            pa.Table.from_arrays([c.cast(f.type) for c, f in zip(rows.columns, kinds, strict=True)], kinds.names)
-        )
+        columns = [cast_column(c, f.type) for c, f in zip(rows.columns, kinds, strict=True)]
+        yield encode_keys(pa.Table.from_arrays(columns, kinds.names))
 
 
 def _is_number(column: pa.Array) -> bool:

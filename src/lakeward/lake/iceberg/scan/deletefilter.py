@@ -18,6 +18,7 @@ from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.types import FIELD_ID
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.lake.kept import Kept
+from lakeward.model.decimals import cast_column
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.spi.lakefile import LakeFile
@@ -181,7 +182,7 @@ def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:
     for name in rows.column_names:
         kind = rows.schema.field(name).type
         joined = pa.chunked_array(
-            [*rows.column(name).chunks, *deleted.column(name).cast(kind).chunks], kind
+            [*rows.column(name).chunks, *cast_column(deleted.column(name), kind).chunks], kind
         ).combine_chunks()
         values = joined.dictionary_encode().indices.fill_null(-1).to_numpy() + 1
         codes = np.unique(codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1]

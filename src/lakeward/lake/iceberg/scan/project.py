@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lakeward.lake.iceberg.meta.types import FIELD_ID
+from lakeward.model.decimals import cast_column
 from lakeward.model.nestednulls import cast_values
 
 _FEW_ROWS = 8_192
@@ -56,5 +57,5 @@ def keep_rows(rows: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
 def decode(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     for at, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
-            rows = rows.set_column(at, field.name, rows.column(at).cast(types[field.name]))
+            rows = rows.set_column(at, field.name, cast_column(rows.column(at), types[field.name]))
     return rows
