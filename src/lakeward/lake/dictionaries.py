@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -53,3 +55,16 @@ def gzip_level(codec: str) -> int | None:
 def choose_codec(first: pa.Table) -> str:
     """`first` is the row group that the file begins with: one as small as that is its only one."""
     return "snappy" if first.nbytes < _SMALL_BYTES else "zstd"
+
+
+_DICTIONARY_BYTES = 2 * 1024 * 1024
+
+
+def parquet_options(first: pa.Table) -> dict[str, Any]:
+    """Of Arrow's writer, for a file that begins with these rows."""
+    return {
+        "compression": choose_codec(first),
+        "use_dictionary": dictionary_columns(first),
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "store_schema": False,  # with ARROW:schema other readers take large_string and fail
+    }

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one table: its base and snapshots for every format; files and rows for those that delete by position."""
+"""Reads one table: its base, its snapshots and its rows for every format; files for those that delete by position."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import pyarrow as pa
@@ -23,6 +25,21 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.spi.lake.reader import LakeReader
 from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
+
+
+@dataclass(frozen=True)
+class RowScan:
+    """Rows that are asked for. `schema`: columns to read, those of the filter too. `buckets` None: all."""
+
+    schema: pa.Schema
+    filter: pc.Expression | None
+    filtered: tuple[str, ...]
+    """The filter's columns."""
+
+    buckets: AbstractSet[Bucket | None] | None
+
+    def has(self, bucket: Bucket | None) -> bool:
+        return self.buckets is None or bucket in self.buckets
 
 
 class CoreReader(LakeReader, Generic[G]):
@@ -48,15 +65,17 @@ class CoreReader(LakeReader, Generic[G]):
         return replace(describe(self._log, snapshot), offsets=None if own is None else self._log.offsets(own))
 
 
-class PositionReader(CoreReader[G]):
-    def __init__(self, table: PositionTable[G]) -> None:
-        super().__init__(table)
-        self._files = table.files
+class ScanReader(CoreReader[G]):
+    """Of a format whose rows core scans."""
 
-    def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
-        ground = self._log.load()
-        there = self._files.at(ground, self._log.get(ground, snapshot_id).snapshot_id)
-        return [there.describe(f) for f in there.files if bucket is None or there.bucket(f) == bucket]
+    @abstractmethod
+    def row_schema(self, ground: G) -> pa.Schema:
+        """Of rows as reads return them: today's columns, then the system columns."""
+
+    @abstractmethod
+    def read_rows(self, ground: G, snapshot_id: SnapshotId, scan: RowScan) -> Iterator[tuple[Bucket | None, pa.Table]]:
+        """Live rows of a snapshot that the log has, with the columns of `scan.schema`, bucket by bucket. Rows that do
+        not match the filter may be left out."""
 
     def scan(
         self,
@@ -78,40 +97,53 @@ class PositionReader(CoreReader[G]):
         without: Mapping[Bucket, OffsetSet] | None = None,
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         ground = self._log.load()
-        there = self._files.at(ground, self._log.get(ground, snapshot_id).snapshot_id)
-        schema = self._files.schema(ground)
-        names = list(columns) if columns is not None else [n for n in schema.names if n not in LAKE_NAMES]
-        if missing := [n for n in names if n not in schema.names]:
+        self._log.get(ground, snapshot_id)
+        whole = self.row_schema(ground)
+        names = list(columns) if columns is not None else [n for n in whole.names if n not in LAKE_NAMES]
+        if missing := [n for n in names if n not in whole.names]:
             raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has none of that name")
-        asked = filter_columns(filter, {f.name: f.type for f in schema})
-        wanted = None if buckets is None else set(buckets)
-        chosen = [f for f in there.files if wanted is None or there.bucket(f) in wanted]
-        if filter is not None:
-            chosen = list(there.prune(chosen, filter, pa.schema([schema.field(n) for n in asked])))
+        filtered = filter_columns(filter, {f.name: f.type for f in whole})
+        read = dict.fromkeys((*names, *filtered, *([OFFSET] if without else [])))
+        schema = pa.schema([whole.field(n) for n in read or (OFFSET,)])  # without a column, rows are not counted
+        scan = RowScan(schema, filter, filtered, None if buckets is None else frozenset(buckets))
+        return self._batches(ground, snapshot_id, scan, names, without or {})
+
+    def _batches(
+        self, ground: G, snapshot_id: SnapshotId, scan: RowScan, names: list[str], without: Mapping[Bucket, OffsetSet]
+    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        for bucket, live in self.read_rows(ground, snapshot_id, scan):
+            rows = live if scan.filter is None else live.filter(scan.filter)
+            left_out = None if bucket is None else without.get(bucket)
+            if left_out:
+                rows = rows.filter(pa.array(~left_out.mask(rows.column(OFFSET).to_numpy())))
+            for batch in rows.select(names).combine_chunks().to_batches():
+                yield bucket, batch
+
+
+class PositionReader(ScanReader[G]):
+    def __init__(self, table: PositionTable[G]) -> None:
+        super().__init__(table)
+        self._files = table.files
+
+    def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
+        ground = self._log.load()
+        there = self._files.at(ground, self._log.get(ground, snapshot_id).snapshot_id)
+        return [there.describe(f) for f in there.files if bucket is None or there.bucket(f) == bucket]
+
+    def row_schema(self, ground: G) -> pa.Schema:
+        return self._files.schema(ground)
+
+    def read_rows(self, ground: G, snapshot_id: SnapshotId, scan: RowScan) -> Iterator[tuple[Bucket | None, pa.Table]]:
+        there = self._files.at(ground, snapshot_id)
+        chosen = [f for f in there.files if scan.has(there.bucket(f))]
+        if scan.filter is not None:
+            filtered = pa.schema([scan.schema.field(n) for n in scan.filtered])
+            chosen = list(there.prune(chosen, scan.filter, filtered))
         by_bucket: dict[Bucket | None, list[Any]] = {}
         for file in chosen:
             by_bucket.setdefault(there.bucket(file), []).append(file)
-        return self._batches(there, by_bucket, schema, names, asked, filter, without or {})
-
-    def _batches(
-        self,
-        there: Any,
-        by_bucket: Mapping[Bucket | None, Sequence[Any]],
-        schema: pa.Schema,
-        names: Sequence[str],
-        asked: Iterable[str],
-        filter: pc.Expression | None,
-        without: Mapping[Bucket, OffsetSet],
-    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         for bucket, files in by_bucket.items():
-            left_out = None if bucket is None else without.get(bucket)
-            read = dict.fromkeys((*names, *asked, *([OFFSET] if left_out else [])))
-            for live in there.read(files, pa.schema([schema.field(n) for n in read])):
-                rows = live if filter is None else live.filter(filter)
-                if left_out:
-                    rows = rows.filter(pa.array(~left_out.mask(rows.column(OFFSET).to_numpy())))
-                for batch in rows.select(names).combine_chunks().to_batches():
-                    yield bucket, batch
+            yield from ((bucket, rows) for rows in there.read(files, scan.schema))
 
     def deleted_rows(self, file: LakeFile) -> Offsets:
         return self._files.deleted_rows(file).values

@@ -19,7 +19,7 @@ from lakeward.lake.hudi.meta.slices import GroupId, HudiFile, SeenFile, log_name
 from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows
 from lakeward.lake.hudi.writer import HudiWriteHandle, LogFile, StagedFile
-from lakeward.lake.tablefiles import TableFiles, sync
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
@@ -163,7 +163,6 @@ def write_restored(files: TableFiles, handle: HudiWriteHandle, restored: Sequenc
         output = LogFile(files, path, log_name(file_id, number, handle.instant, 1), file_id, handle, partition)
         output.write(_restamped(part.rows, schema, handle.instant, file_id), part.deleted)
         output.close()
-        sync([path])
         staged.append(output.staged_file(partition))
     return staged
 

@@ -20,7 +20,7 @@ from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, SeenFile, base_name
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import BATCH_ROWS, HudiRows, by_group
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, StagedFile
-from lakeward.lake.tablefiles import TableFiles, sync
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import OFFSET
 from lakeward.protocol.packed import Packed
@@ -92,5 +92,4 @@ def _write(
     for batch in named.to_batches(BATCH_ROWS * 16):
         output.write(pa.Table.from_batches([batch], schema=rows.schema))
     output.close()
-    sync([staged])
     return output.staged_file(first.partition)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one split: Arrow batches in, data files of bounded size out."""
+"""Writes one split into data files, and says of each what its fragment will."""
 
 from __future__ import annotations
 
 import json
 import os
-import uuid
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,22 +13,17 @@ import pyarrow as pa
 from lance.file import LanceFileWriter
 from lance.fragment import FragmentMetadata
 
-from lakeward.lake.core.columns import conform
-from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.core.writer import CoreWriter
 from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import leaf_ids
 from lakeward.lake.lance.datafile import FACTS_KEY, FileFacts, round_prefix
 from lakeward.lake.lance.table import DATA
 from lakeward.lake.tablefiles import sync
-from lakeward.model.bucket import partition_values
-from lakeward.model.faults import fault_point
+from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.schema import OFFSET
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
-
-_PENDING_BYTES, _PENDING_ROWS = 64 * 1024 * 1024, 1_048_576
-"""Of Arrow: what a writer holds besides the library's own pages."""
+from lakeward.spi.lake.writer import WriteTask
 
 _TARGET_KEY, _TARGET_BYTES = "lakeward.write.target-file-size-bytes", 1024 * 1024 * 1024
 """Of Arrow, which Lance packs less than Parquet does."""
@@ -93,94 +87,55 @@ class LanceWriteResult(Packed):
         return [FragmentMetadata.from_json(text) for text in self.metadata]
 
 
-class LanceLakeWriter(LakeWriter):
+class LanceOutput:
+    """`size` is of Arrow, which Lance packs less than Parquet does."""
+
+    def __init__(self, path: str, file: LanceFileWriter, bucket: Bucket, since: int) -> None:
+        self.path, self.file, self.size, self.rows = path, file, 0, 0
+        self._bucket, self._since = bucket, since
+        self._first: int | None = None
+        self._stop = 0
+
+    def write(self, rows: pa.Table) -> None:
+        for batch in rows.combine_chunks().to_batches():
+            self.file.write_batch(batch)
+        offsets = rows.column(OFFSET)
+        self._first = int(offsets[0].as_py()) if self._first is None else self._first
+        self._stop = int(offsets[-1].as_py()) + 1
+        self.size += rows.nbytes
+
+    def close(self) -> None:
+        facts = FileFacts(self._bucket, OffsetRange(self._first or 0, self._stop), self._since)
+        self.file.add_schema_metadata(FACTS_KEY, facts.to_text())
+        self.rows = self.file.close() or 0
+        sync([self.path])
+
+    def abandon(self) -> None:
+        """The library has no other way to let a file go."""
+        self.file.close()
+
+
+class LanceLakeWriter(CoreWriter[LanceOutput]):
     """`since`: the version that the rows came with, where it is not the coming one."""
 
     def __init__(self, task: WriteTask, storage_options: dict[str, str], since: int | None = None) -> None:
-        self._task, self._options = task, storage_options
-        self._handle = handle = LanceWriteHandle.from_bytes(task.handle)
+        handle, keys = LanceWriteHandle.from_bytes(task.handle), task.table.descriptor.partition_keys
+        super().__init__("lance", lake_errors, task, handle.arrow_schema, handle.target_bytes, keys)
+        self._handle, self._options, self._fragments = handle, storage_options, list[str]()
         self._since = handle.version + 1 if since is None else since
-        self._schema, self._encoding = handle.arrow_schema, RowEncoding.of("lance", task)
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
-        self._output: LanceFileWriter | None = None
-        self._name, self._written_bytes = "", 0
-        self._start = self._stop = 0
-        self._fragments: list[str] = []
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Cuts batches so that none outgrows this process's memory."""
-        rows = max(1, min(_PENDING_ROWS, _PENDING_BYTES * batch.num_rows // max(1, batch.nbytes)))
-        for at in range(0, batch.num_rows, rows):
-            part = batch.slice(at, rows)
-            if self._pending_bytes + part.nbytes > _PENDING_BYTES:
-                self._flush()
-            self._pending.append(part)
-            self._pending_bytes += part.nbytes
+    def open_output(self, first: pa.Table) -> LanceOutput:
+        name = f"{round_prefix(self._task.round_id)}{self.file_name()}.lance"
+        path, version = f"{self._handle.root}/{DATA}/{name}", self._handle.file_version
+        if "://" not in path:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        file = LanceFileWriter(path, self._schema, version=version, storage_options=self._options)
+        return LanceOutput(path, file, self._task.split.bucket, self._since)
 
-    def complete(self) -> bytes | None:
-        self._flush()
-        if self._output is not None:
-            self._close_file()
+    def note(self, output: LanceOutput) -> None:
+        assert output.file.size_bytes is not None
+        name = output.path.rpartition("/")[2]
+        self._fragments.append(self._handle.fragment(name, output.rows, output.file.size_bytes))
+
+    def result(self) -> bytes | None:
         return LanceWriteResult(tuple(self._fragments)).to_bytes() if self._fragments else None
-
-    def abort(self) -> None:
-        """The library has no way to let a file go but to close it."""
-        self._pending, self._pending_bytes = [], 0
-        if self._output is not None:
-            with lake_errors(str(self._task.table.path), "close a file of"):
-                self._output.close()
-            self._output = None
-
-    def _flush(self) -> None:
-        """Pending rows go to the file; one that has reached its size is closed."""
-        if not self._pending:
-            return
-        pending, path = pa.Table.from_batches(self._pending), str(self._task.table.path)
-        table = self._encoding.fit(pending, lambda rows: conform(rows, self._schema, self._partition(), path))
-        self._pending, self._pending_bytes = [], 0
-        offsets = table.column(OFFSET)
-        with lake_errors(str(self._task.table.path), "write a file of"):
-            if self._output is None:
-                self._open(int(offsets[0].as_py()))
-            assert self._output is not None
-            fault_point("lake.before-row-group", path=self._location)
-            with self._encoding.errors(pending, self._schema):
-                for batch in table.combine_chunks().to_batches():
-                    self._output.write_batch(batch)
-            self._stop = int(offsets[-1].as_py()) + 1
-            self._written_bytes += table.nbytes
-            if self._written_bytes >= self._handle.target_bytes:
-                self._close_file()
-
-    @property
-    def _location(self) -> str:
-        return f"{self._handle.root}/{DATA}/{self._name}"
-
-    def _open(self, first_offset: int) -> None:
-        split = self._task.split
-        facts = (split.bucket.number, split.index, split.start, self._task.attempt, uuid.uuid4().hex)
-        self._name = f"{round_prefix(self._task.round_id)}{'-'.join(map(str, facts))}.lance"
-        self._start, self._written_bytes = first_offset, 0
-        if "://" not in self._location:
-            os.makedirs(os.path.dirname(self._location), exist_ok=True)
-        self._output = LanceFileWriter(
-            self._location, self._schema, version=self._handle.file_version, storage_options=self._options
-        )
-
-    def _close_file(self) -> None:
-        assert self._output is not None
-        facts = FileFacts(self._task.split.bucket, OffsetRange(self._start, self._stop), self._since)
-        with lake_errors(str(self._task.table.path), "close a file of"):
-            self._output.add_schema_metadata(FACTS_KEY, facts.to_text())
-            rows = self._output.close()
-            sync([self._location])
-        assert rows is not None
-        assert self._output.size_bytes is not None
-        self._fragments.append(self._handle.fragment(self._name, rows, self._output.size_bytes))
-        self._output = None
-        fault_point("lake.after-file", path=self._location)
-
-    def _partition(self) -> dict[str, str]:
-        bucket, keys = self._task.split.bucket, self._task.table.descriptor.partition_keys
-        return {**dict(zip(keys, partition_values(bucket.partition), strict=True)), BUCKET: str(bucket.number)}

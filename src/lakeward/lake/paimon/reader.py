@@ -5,32 +5,29 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pypaimon.read.split import DataSplit
 from pypaimon.schema.data_types import PyarrowFieldParser
 
 from lakeward.errors import LakeTampered
 from lakeward.lake.core.columns import SYSTEM, fill_address
-from lakeward.lake.core.reader import CoreReader
+from lakeward.lake.core.reader import RowScan, ScanReader
 from lakeward.lake.core.table import LakeTable
 from lakeward.lake.paimon.changes import PaimonGround
-from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
+from lakeward.lake.paimon.meta.connection import lake_errors
+from lakeward.lake.paimon.meta.history import PaimonSnapshot
 from lakeward.lake.paimon.meta.layout import is_clean
-from lakeward.lake.paimon.meta.manifests import Entry, Manifests
+from lakeward.lake.paimon.meta.manifests import Entry
 from lakeward.lake.paimon.meta.mapping import is_in_nanoseconds
 from lakeward.lake.paimon.scan.keyscan import KeyScan, scan_merged
 from lakeward.lake.paimon.scan.placing import place_files
-from lakeward.lake.satisfiable import filter_columns
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.nestednulls import cast_values
-from lakeward.model.offsetset import OffsetSet
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.types import DataType, TimeType
 from lakeward.model.typevisitor import leaves
@@ -41,19 +38,18 @@ _READ = {"read.native.enabled": "true"}
 """Pypaimon's Python reader merges row by row: 13 s where the native one takes 0.8 s (200 k keys in 51 files)."""
 
 
-class PaimonLakeReader(CoreReader[PaimonGround]):
-    def __init__(self, lake_table: LakeTable[PaimonGround], connection: PaimonConnection) -> None:
+class PaimonLakeReader(ScanReader[PaimonGround]):
+    def __init__(self, lake_table: LakeTable[PaimonGround]) -> None:
         super().__init__(lake_table)
-        table = lake_table.info
-        self._connection, self._info, self._where = connection, table, str(table.path)
+        self._where = str(lake_table.info.path)
         self._newest: tuple[tuple[str, ...], list[Entry]] = ((), [])
         """Live files by their snapshot's manifest lists: a union read asks bucket by bucket."""
 
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
         """Files of a PK table are merged by key when they are read: none has deletes of its own, and an engine may
         scan a bucket's file by itself once it is the only one, without deletes in it."""
-        _, entries = self._live(snapshot_id)
-        history, chosen = self._history(), [e for e in entries if bucket is None or e.bucket == bucket]
+        ground = self._log.load()
+        chosen = [e for e in self._live(ground, snapshot_id) if bucket is None or e.bucket == bucket]
         merged = _merged_buckets(chosen) if self._info.is_pk else set()
         is_odd = any(_is_odd(c.type) for c in self._info.schema.columns)
         return [
@@ -63,7 +59,7 @@ class PaimonLakeReader(CoreReader[PaimonGround]):
                 record_count=int(e.file.row_count),
                 size_bytes=int(e.file.file_size),
                 offsets=e.offsets,
-                sequence=history.number_at(e.file.creation_time_epoch_millis()),
+                sequence=ground.history.number_at(e.file.creation_time_epoch_millis()),
                 partition=dict(e.partition),
                 deletes=_deletes(e),
                 is_reader_needed=is_odd or e.bucket in merged or e.vector is not None,
@@ -72,131 +68,90 @@ class PaimonLakeReader(CoreReader[PaimonGround]):
             for e in chosen
         ]
 
-    def scan(
-        self,
-        snapshot_id: SnapshotId,
-        *,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
-        buckets: Iterable[Bucket] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        wanted = None if buckets is None else set(buckets)
-        lake_table, entries = self._live(snapshot_id)
-        chosen = [e for e in entries if wanted is None or e.bucket in wanted]
-        names = list(columns) if columns is not None else list(self._info.schema.names)
-        return self._rows(lake_table, chosen, int(snapshot_id), names, filter)
+    def row_schema(self, ground: PaimonGround) -> pa.Schema:
+        """The table's columns, our own, and those that only the lake knows yet."""
+        known = [*to_arrow_schema(self._info.schema), *LAKE_FIELDS]
+        lake = PyarrowFieldParser.from_paimon_schema(ground.lake_table.table_schema.fields)
+        return pa.schema([*known, *(f for f in lake if f.name not in {k.name for k in known})])
 
-    def scan_buckets(
-        self,
-        snapshot_id: SnapshotId,
-        *,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
-        buckets: Iterable[Bucket | None] | None = None,
-        without: Mapping[Bucket, OffsetSet] | None = None,
-    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+    def read_rows(
+        self, ground: PaimonGround, snapshot_id: SnapshotId, scan: RowScan
+    ) -> Iterator[tuple[Bucket | None, pa.Table]]:
         """Of a log table without a bucket key another engine may have merged files of several buckets."""
-        wanted = None if buckets is None else set(buckets)
-        yield from super().scan_buckets(snapshot_id, columns=columns, filter=filter, buckets=wanted, without=without)
-        lake_table, entries = self._live(snapshot_id)
-        mixed = [e for e in entries if e.bucket is None] if wanted is None or None in wanted else []
-        names = list(columns) if columns is not None else list(self._info.schema.names)
-        for batch in self._rows(lake_table, mixed, int(snapshot_id), names, filter):
-            yield None, batch
+        by_bucket = defaultdict[Bucket | None, list[Entry]](list)
+        for entry in self._live(ground, snapshot_id):
+            if scan.has(entry.bucket):
+                by_bucket[entry.bucket].append(entry)
+        for bucket in sorted(by_bucket, key=lambda b: (b is None, b or Bucket("", 0))):
+            rows = self._rows(ground.lake_table, by_bucket[bucket], int(snapshot_id), scan.schema)
+            while True:
+                with lake_errors(self._where, "read"):
+                    part = next(rows, None)
+                if part is None:
+                    break
+                columns = [cast_values(part.column(f.name), f.type) for f in scan.schema]
+                yield bucket, pa.Table.from_arrays(columns, schema=scan.schema)
 
     def totals(self) -> LakeTotals:
         """Rows of a PK table are those in its files: older versions and deletes count too until they are merged."""
-        history = self._history()
-        if history.head is None:
-            return LakeTotals(data_files=0, delete_files=0, rows=0, bytes=0, snapshots=0)
-        entries = self._live(history.head.id)[1]
+        ground = self._log.load()
+        entries = [] if ground.head_id is None else self._live(ground, ground.head_id)
         is_merged = self._info.is_pk and bool(_merged_buckets(entries))
         return LakeTotals(
             data_files=len(entries),
             delete_files=len({d.path for e in entries for d in _deletes(e)}),
             rows=sum(int(e.file.row_count) - sum(d.record_count for d in _deletes(e)) for e in entries),
             bytes=sum(int(e.file.file_size) for e in entries),
-            snapshots=len(history.numbers),
+            snapshots=len(ground.history.numbers),
             is_exact=not is_merged,
         )
-
-    def _history(self) -> PaimonHistory:
-        return PaimonHistory.of(self._connection.load(self._info.path), self._info)
 
     @property
     def has_offsets(self) -> bool:
         if is_of_fluss(self._info.descriptor):
-            return not is_clean(self._connection.load(self._info.path))
+            return not is_clean(self._log.load().lake_table)
         return not self._info.descriptor.is_clean
 
     @property
     def counts_by_commit(self) -> bool:
         return False
 
-    def _live(self, snapshot_id: SnapshotId) -> tuple[Any, list[Entry]]:
-        lake_table = self._connection.load(self._info.path)
-        history = PaimonHistory.of(lake_table, self._info)
-        snapshot = history.get(snapshot_id)
+    def _live(self, ground: PaimonGround, snapshot_id: SnapshotId) -> list[Entry]:
+        snapshot = ground.history.get(snapshot_id)
         lists, entries = self._newest
         if lists != snapshot.lists:
             with lake_errors(self._where, "read manifests of"):
-                entries = self._placed(lake_table, history, snapshot, Manifests(lake_table).live(snapshot))
+                entries = self._placed(ground, snapshot, ground.manifests.live(snapshot))
             self._newest = (snapshot.lists, entries)
-        return lake_table, entries
+        return entries
 
-    def _placed(
-        self, lake_table: Any, history: PaimonHistory, snapshot: PaimonSnapshot, entries: list[Entry]
-    ) -> list[Entry]:
+    def _placed(self, ground: PaimonGround, snapshot: PaimonSnapshot, entries: list[Entry]) -> list[Entry]:
         """Files of the Flink job in a clean log table with the offsets that they must have."""
-        if self._info.is_pk or not is_of_fluss(self._info.descriptor) or not is_clean(lake_table):
+        if self._info.is_pk or not is_of_fluss(self._info.descriptor) or not is_clean(ground.lake_table):
             return entries
         try:
-            ours = snapshot if snapshot.is_ours else history.newest_ours(snapshot.number)
-            committed = None if ours is None else history.offsets(ours.id, ours.properties)
+            own = self._log.own_at(ground, snapshot.id)
+            committed = None if own is None else ground.history.offsets(own.snapshot_id, own.keys)
         except LakeTampered:  # the file of the Flink job's offsets is gone
             committed = None
         return place_files(entries, self._info.descriptor.bucket_count, committed)
 
-    def _rows(
-        self,
-        lake_table: Any,
-        entries: Sequence[Entry],
-        snapshot: int,
-        names: Sequence[str],
-        condition: pc.Expression | None,
-    ) -> Iterator[pa.RecordBatch]:
-        whole = self._schema(lake_table)
-        types = {f.name: f.type for f in whole}
-        # An empty projection reads no rows at all.
-        read = list(dict.fromkeys((*names, *filter_columns(condition, types)))) or [whole.names[0]]
+    def _rows(self, lake_table: Any, entries: Sequence[Entry], snapshot: int, schema: pa.Schema) -> Iterator[Any]:
+        read, is_pk = schema.names, self._info.is_pk
         stored = [n for n in read if n not in SYSTEM] if is_clean(lake_table) else read
-        schema = pa.schema([whole.field(name) for name in read])
-        groups = _groups(entries, is_pk=self._info.is_pk)
-        splits, found = list[Any](), list[Iterator[Any]]()
-        for group in groups:
-            scan = KeyScan.find(group) if self._info.is_pk and len(group) > 1 else None
+        splits, merged = list[Any](), list[Iterator[Any]]()
+        for group in _groups(entries, is_pk=is_pk):
+            scan = KeyScan.find(group) if is_pk and len(group) > 1 else None
             if scan is not None:
-                found.append(scan.rows(lake_table, read))
-            elif any(e.vector for e in group) or (stored != read and not self._info.is_pk):
-                found.append(scan_merged(lake_table, group, read))
+                merged.append(scan.rows(lake_table, read))
+            elif any(e.vector for e in group) or (stored != read and not is_pk):
+                merged.append(scan_merged(lake_table, group, read))
             elif stored != read:
-                split = _split(group, snapshot, is_pk=True)
-                found.append(_addressed(_native(lake_table, [split], stored or whole.names[:1]), group[0], schema))
+                split, first = _split(group, snapshot, is_pk=True), [self._info.schema.names[0]]
+                merged.append(_addressed(_native(lake_table, [split], stored or first), group[0], schema))
             else:
-                splits.append(_split(group, snapshot, is_pk=self._info.is_pk))
-        rows = itertools.chain(_native(lake_table, splits, read), *found)
-        while True:
-            with lake_errors(self._where, "read"):
-                part = next(rows, None)
-            if part is None:
-                return
-            yield from _project(part, schema, names, condition)
-
-    def _schema(self, lake_table: Any) -> pa.Schema:
-        """The table's columns, those that only the lake knows yet, and our own."""
-        known = [*to_arrow_schema(self._info.schema), *LAKE_FIELDS]
-        lake = PyarrowFieldParser.from_paimon_schema(lake_table.table_schema.fields)
-        return pa.schema([*known, *(f for f in lake if f.name not in {k.name for k in known})])
+                splits.append(_split(group, snapshot, is_pk=is_pk))
+        return itertools.chain(_native(lake_table, splits, read), *merged)
 
 
 def _groups(entries: Sequence[Entry], *, is_pk: bool) -> list[list[Entry]]:
@@ -230,14 +185,6 @@ def _addressed(parts: Iterator[pa.RecordBatch], entry: Entry, schema: pa.Schema)
         there = set(part.schema.names)
         columns = [part.column(f.name) if f.name in there else pa.nulls(part.num_rows, f.type) for f in schema]
         yield fill_address(pa.Table.from_arrays(columns, names=schema.names), entry.bucket, None, 0)
-
-
-def _project(
-    rows: Any, schema: pa.Schema, names: Sequence[str], condition: pc.Expression | None
-) -> Iterator[pa.RecordBatch]:
-    fitted = pa.Table.from_arrays([cast_values(rows.column(f.name), f.type) for f in schema], schema=schema)
-    chosen = (fitted if condition is None else fitted.filter(condition)).select(list(names))
-    yield from chosen.combine_chunks().to_batches()
 
 
 def _deletes(entry: Entry) -> tuple[LakeDelete, ...]:

@@ -52,7 +52,7 @@ class PaimonLakeStorage(CoreStorage[PaimonGround]):
         return LakeTable(table, log, files, PaimonChanges(table), self.capabilities.delete_encodings)
 
     def open_reader(self, table: TableInfo) -> PaimonLakeReader:
-        return PaimonLakeReader(self.open_table(table), self.connection)
+        return PaimonLakeReader(self.open_table(table))
 
     def takes_one_writer(self, table: TableInfo) -> bool:
         """A PK table that Fluss made, or that has no offsets, goes by sequence numbers, which each writer counts on

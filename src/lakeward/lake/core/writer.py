@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes one split: batches are cut so that none outgrows this process's memory, and go to files of bounded size."""
+
+from __future__ import annotations
+
+import uuid
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeward.lake.core.columns import conform
+from lakeward.lake.core.failures import LakeErrors
+from lakeward.lake.dictionaries import parquet_options
+from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.tablefiles import TableFiles, sync
+from lakeward.model.bucket import partition_values
+from lakeward.model.faults import fault_point
+from lakeward.model.schema import BUCKET
+from lakeward.spi.lake.writer import LakeWriter, WriteTask
+
+PENDING_BYTES, PENDING_ROWS = 64 * 1024 * 1024, 1_048_576
+"""Of Arrow: what a writer holds. 10 to 20 MB of Parquet, large enough for every reader."""
+
+
+class DataOutput(Protocol):
+    """One file as it grows. `size` is compared with the table's target size."""
+
+    path: str
+    size: int
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None:
+        """The file is on stable storage afterwards."""
+
+    def abandon(self) -> None:
+        """Lets go of handles; the file stays for orphan removal."""
+
+
+O = TypeVar("O", bound=DataOutput)  # noqa: E741
+
+
+class ParquetDataFile:
+    """Its first rows decide how it is encoded. `options`: further ones of Arrow's writer."""
+
+    def __init__(self, files: TableFiles, path: str, schema: pa.Schema, **options: Any) -> None:
+        self.path, self.rows, self.size = path, 0, 0
+        self._schema, self._options = schema, options
+        self._sink = files.open_output(path)
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """As one row group."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._sink, self._schema, **self.parquet_options(table))
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self.rows += table.num_rows
+        self.size = self._sink.tell()
+
+    def parquet_options(self, first: pa.Table) -> dict[str, Any]:
+        return {**parquet_options(first), **self._options}
+
+    def close(self) -> None:
+        self.abandon()
+        sync([self.path])
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if not self._sink.closed:
+            self.size = self._sink.tell()
+            self._sink.close()
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """Once it is closed."""
+        assert self._writer is not None
+        return self._writer.writer.metadata
+
+
+class CoreWriter(LakeWriter, Generic[O]):
+    """`schema`: of rows in a file. `keys`: of the table's partitions, whose values come from the split."""
+
+    def __init__(
+        self,
+        lake: str,
+        errors: LakeErrors,
+        task: WriteTask,
+        schema: pa.Schema,
+        target_bytes: int,
+        keys: Sequence[str] = (),
+    ) -> None:
+        self._task, self._schema, self._target_bytes = task, schema, target_bytes
+        self._table, self._errors, self._encoding = str(task.table.path), errors, RowEncoding.of(lake, task)
+        bucket = task.split.bucket
+        values = dict(zip(keys, partition_values(bucket.partition), strict=True)) if keys else {}
+        self._values: dict[str, str] = {**values, BUCKET: str(bucket.number)}
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._output: O | None = None
+
+    @abstractmethod
+    def open_output(self, first: pa.Table) -> O:
+        """The next file, which begins with these rows."""
+
+    @abstractmethod
+    def note(self, output: O) -> None:
+        """Keeps what the result says of a closed file."""
+
+    @abstractmethod
+    def result(self) -> bytes | None:
+        """Of all closed files; None without any."""
+
+    def fit(self, rows: pa.Table) -> pa.Table:
+        """Rows as they lie in a file. Raises `RowNotEncoded`, `LakeSchemaBroken`."""
+        return self._encoding.fit(rows, lambda part: conform(part, self._schema, self._values, self._table))
+
+    def append(self, output: O, rows: pa.Table) -> None:
+        """Rows as `fit` made them."""
+        output.write(rows)
+
+    def file_name(self) -> str:
+        """A new one, less prefix and suffix."""
+        split = self._task.split
+        facts = (split.bucket.number, split.index, split.start, self._task.attempt, uuid.uuid4().hex)
+        return "-".join(map(str, facts))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        rows = max(1, min(PENDING_ROWS, PENDING_BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for at in range(0, batch.num_rows, rows):
+            part = batch.slice(at, rows)
+            if self._pending_bytes + part.nbytes > PENDING_BYTES:
+                self._flush()
+            self._pending.append(part)
+            self._pending_bytes += part.nbytes
+
+    def complete(self) -> bytes | None:
+        self._flush()
+        self._close()
+        return self.result()
+
+    def abort(self) -> None:
+        self._pending, self._pending_bytes = [], 0
+        output, self._output = self._output, None
+        if output is not None:
+            with self._errors(self._table, "close a file of"):
+                output.abandon()
+
+    def _flush(self) -> None:
+        """Pending rows go to the file; one that has reached its size is closed."""
+        if not self._pending:
+            return
+        pending = pa.Table.from_batches(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        rows = self.fit(pending)
+        with self._errors(self._table, "write a file of"):
+            if self._output is None:
+                self._output = self.open_output(rows)
+            fault_point("lake.before-row-group", path=self._output.path)
+            with self._encoding.errors(pending, self._schema):
+                self.append(self._output, rows)
+            if self._output.size >= self._target_bytes:
+                self._close()
+
+    def _close(self) -> None:
+        output, self._output = self._output, None
+        if output is None:
+            return
+        with self._errors(self._table, "close a file of"):
+            output.close()
+        self.note(output)
+        fault_point("lake.after-file", path=output.path)
