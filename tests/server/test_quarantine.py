@@ -208,6 +208,40 @@ def test_strict_tables_get_no_column(client: Client, send: Send) -> None:
     assert send(table, {"id": 1, "new": 1}).status_code == 400
 
 
+# ---- files -----------------------------------------------------------------------------------------------------------
+def test_rows_of_files_go_by_the_contract(
+    client: Client, http: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CSV and JSON lines; broken lines, cells and nulls; a resumed write keeps a row once."""
+    table, server = log_table(client), ["--server", str(http.base_url)]
+    comma = tmp_path / "bad.csv"
+    comma.write_text('id,name\n1,a\nx,b\n2,"q"\n3,c,d\n,e\n')
+    assert app.run(["write", table.path, str(comma), *server]) == 0
+    assert f"3 rows did not fit: `lakeward quarantine list {table.path}`" in capsys.readouterr().err
+    lines = tmp_path / "bad.jsonl"
+    lines.write_text('{"id": 4}\n{"id": "y"}\nnot json\n{"id": 5, "other": 1}\n')
+    assert app.run(["write", table.path, str(lines), *server]) == 0
+    assert [row["id"] for row in rows_of(table)] == [1, 2, 4]
+    kept = waiting(http, table)
+    assert sorted(row["bad"]["row"] for row in kept) == sorted(
+        ['{"id": "x", "name": "b"}', "3,c,d", '{"id": null, "name": "e"}', '{"id": "y"}', "not json",
+         '{"id": 5, "other": 1}']
+    )  # fmt: skip
+    assert {row["source"] for row in kept} == {str(comma), str(lines)}
+    assert app.run(["write", table.path, str(comma), "--atomic", *server]) == 2
+    assert len(waiting(http, table)) == 6
+
+
+def test_a_file_adds_columns(client: Client, http: httpx.Client, tmp_path: Path) -> None:
+    table, server = log_table(client, **EVOLVE), ["--server", str(http.base_url)]
+    file = tmp_path / "new.csv"
+    file.write_text("id,name,price\n1,a,1.25\n2,b,\n")
+    assert app.run(["write", table.path, str(file), *server]) == 0
+    assert [row["price"] for row in rows_of(client.table(table.path))] == [1.25, None]
+    strict = client.create_table(next(_NAMES), "id bigint not null, name string")
+    assert app.run(["write", strict.path, str(file), *server]) == 2
+
+
 # ---- a fuzzed feed with kills ----------------------------------------------------------------------------------------
 FEED_POINTS = ("quarantine.after-put", "hotlog.after-write", "hotlog.before-fsync", "hotlog.after-fsync")
 REDRIVE_POINTS = ("quarantine.between-redrive-and-record", "hotlog.after-write", "hotlog.after-fsync")

@@ -52,17 +52,22 @@ def show_rows(
     rows: Annotated[list[str] | None, typer.Argument(help="Ids of rows; none: all that wait.")] = None,
     limit: Limit = 10_000,
     server: Server = None,
+    as_json: Json = False,
 ) -> None:
     """Rows as they came, one JSON object a line: edit `row` and give the file to `redrive --rows`.
 
     Example: lakeward quarantine show shop.visits"""
     body = _ask(server, table, limit)
     known = {r["id"]: r for r in body["rows"]}
-    for row_id in rows or known:
-        if row_id not in known:
-            reason = f"it is not among the {len(known)} rows that wait; `lakeward quarantine list {table}` shows them"
-            raise InvalidRequest(what=f"row {row_id}", reason=reason)
-        print(json.dumps(_shown(known[row_id]), ensure_ascii=False))
+    if missing := [row_id for row_id in rows or () if row_id not in known]:
+        reason = f"it is not among the {len(known)} rows that wait; `lakeward quarantine list {table}` shows them"
+        raise InvalidRequest(what=f"row {missing[0]}", reason=reason)
+    shown = [_shown(known[row_id]) for row_id in rows or known]
+    if as_json:
+        print_json(shown)
+        return
+    for row in shown:
+        print(json.dumps(row, ensure_ascii=False))
 
 
 @group.command("redrive")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakeward.model.table import TablePath
 
@@ -30,6 +31,13 @@ class QuarantineRows:
     operation: str
     key: str
     rows: tuple[BadRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolveTable:
+    """Columns that a file's rows have and their table has not, for a table whose contract is `evolve`."""
+
+    columns: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

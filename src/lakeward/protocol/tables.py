@@ -49,6 +49,18 @@ class AlterTable:
     dry_run: bool = False
     """Only the plan is made: nothing changes."""
 
+    @classmethod
+    def of_columns(cls, changes: ColumnChanges) -> AlterTable:
+        return cls(
+            add_columns=tuple(c.to_json() for c in changes.add),
+            rename_columns=changes.rename,
+            drop_columns=changes.drop,
+            widen_columns={name: kind.sql for name, kind in changes.widen.items()},
+            nullable_columns=changes.nullable,
+            column_comments=changes.comments,
+            after=changes.after,
+        )
+
     def column_changes(self) -> ColumnChanges:
         """Raises `InvalidTable`, `InvalidRequest` for a type that is none."""
         return ColumnChanges(

@@ -205,6 +205,7 @@ def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) ->
         ("GET", routes.QUARANTINE, "read"),
         ("POST", routes.QUARANTINE, "write"),
         ("POST", routes.REDRIVE, "write"),
+        ("POST", routes.EVOLVE, "write"),
         ("POST", routes.PAUSE, "admin"),
         ("GET", routes.ADOPTION, "admin"),
         ("POST", routes.RESUME, "admin"),

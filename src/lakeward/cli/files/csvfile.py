@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +115,8 @@ class _Reading:
             for row, cells in sorted(bad.items()):
                 for name, cell in cells[:1] if rejects.is_skipping else cells:
                     place = Place(self.shown, "line", self.lines.of(start + row), name)
-                    rejects.add(place, cell.value, cell.problem.reason, cell.problem)
+                    text = json.dumps(batch.slice(row, 1).to_pylist()[0])
+                    rejects.add(place, cell.value, cell.problem.reason, cell.problem, (text, "csv"))
             yield replace(_rows(columns, batch.schema.names, bad, self.shown, self.lines, start), part=part)
             start += batch.num_rows
         if is_tolerant:

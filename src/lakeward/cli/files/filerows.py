@@ -15,6 +15,9 @@ from lakeward.cli.files.cellformat import CellFormat
 from lakeward.cli.files.problems import Problem, ProblemReport
 from lakeward.errors import InvalidRequest
 
+BadText = tuple[str, str]
+"""The text of a row, and its format as `protocol.quarantine.BadRow` has it."""
+
 CHUNK_ROWS = 10_000
 """Rows that are read, checked and sent together. A resumed write cuts the file at the same rows."""
 
@@ -78,7 +81,10 @@ class Rejects:
         if not self.is_skipping:
             self.report = ProblemReport(file, cells)
 
-    def add(self, place: Place, value: str, reason: str, problem: Problem | None = None) -> None:
+    def add(
+        self, place: Place, value: str, reason: str, problem: Problem | None = None, row: BadText | None = None
+    ) -> None:
+        """`row`: the whole row, where `value` is not."""
         self.count += 1
         if self._writer is not None:
             self._writer.writerow((place.file, place.number, place.at or "", value, reason))
@@ -89,6 +95,12 @@ class Rejects:
         self.report.add(place, value, problem)
         if self._is_endless:
             self.raise_problems()
+
+    def forget(self) -> None:
+        """The rejects since the last call were kept by an earlier run of the write."""
+
+    def flush(self, key: str) -> None:
+        """Before a chunk's rows are sent: keeps its rejects, under a key that a resumed write repeats."""
 
     def refuse(self, place: Place, reason: str) -> NoReturn:
         raise InvalidRequest(what=str(place), reason=reason)

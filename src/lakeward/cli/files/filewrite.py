@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.cli.files.filerows import FileRows, Place, Rejects
+from lakeward.cli.files.filerows import BadText, FileRows, Place, Rejects
 from lakeward.cli.files.journal import WriteJournal
 from lakeward.cli.files.problems import SHOWN_LINES, Problem
 from lakeward.client.routing import Router
@@ -69,6 +70,10 @@ class FileWrite:
         try:
             for index, chunk in enumerate(chunks):
                 runs, kept = self._fit(chunk, rejects)
+                if index < len(self.journal.digests):
+                    rejects.forget()
+                else:
+                    rejects.flush(f"{self.journal.writer}-{index}")
                 if rejects.is_refused:
                     continue  # the rest is read for its problems
                 pieces = [(columns, self._route(fitted)) for columns, fitted in runs]
@@ -84,6 +89,7 @@ class FileWrite:
                     self.is_under_way = False
                 advance(len(kept), chunk.part)
                 self.last = kept.place(len(kept) - 1) if len(kept) else self.last
+            rejects.flush(f"{self.journal.writer}-end")
         finally:
             for sender in self._senders.values():
                 sender.close()
@@ -100,7 +106,7 @@ class FileWrite:
                 place = Place(where.file, where.unit, where.number, error.column)
                 if not isinstance(chunk.rows, list) and error.column not in self.table.info.schema.names:
                     rejects.refuse(place, error.reason)
-                rejects.add(place, "", error.reason, Problem(error.reason, error.reason))
+                rejects.add(place, "", error.reason, Problem(error.reason, error.reason), _text(chunk, error.row))
                 chunk = chunk.without(error.row)
 
     def _pass_over(self, chunk: FileRows, digest: str, known: str) -> None:
@@ -145,6 +151,12 @@ class FileWrite:
             self.token = token if self.token is None else self.token.merged(token)
 
         return done
+
+
+def _text(chunk: FileRows, row: int) -> BadText:
+    """Of a row whose values are converted already."""
+    values = chunk.rows[row] if isinstance(chunk.rows, list) else chunk.rows.slice(row, 1).to_pylist()[0]
+    return json.dumps(values, default=lambda v: v.hex() if isinstance(v, bytes) else str(v)), "json"
 
 
 def _digest(runs: Runs) -> str:

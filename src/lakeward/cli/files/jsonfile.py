@@ -127,6 +127,8 @@ def _row(
         try:
             row[name] = converters[name](cell) if name in converters else cell
         except (ValueError, TypeError) as error:
-            rejects.add(Place(file, "line", line, given), str(cell), str(error))
+            text = json.dumps({shape.renamed.get(n, n): v for n, v in value.items()}, default=str)
+            bad = (text if shape.renamed else source.strip(), "json")
+            rejects.add(Place(file, "line", line, given), str(cell), str(error), row=bad)
             return None
     return row

@@ -17,7 +17,7 @@ import duckdb
 from lakeward.cli.files.cellformat import CellFormat
 from lakeward.cli.files.csvfile import DELIMITERS, head_records, quoted, read_head
 from lakeward.cli.files.csvguess import guess_columns
-from lakeward.cli.files.filerows import FileShape, Place, Rejects
+from lakeward.cli.files.filerows import BadText, FileShape, Place, Rejects
 from lakeward.cli.files.lineends import with_one_line_end
 from lakeward.cli.files.problems import Problem
 from lakeward.cli.files.rowfiles import WriteFormat, read_arrow_table, read_file
@@ -140,7 +140,9 @@ class _Misfits(Rejects):
         super().__init__()
         self.reasons: dict[str, str] = {}
 
-    def add(self, place: Place, value: str, reason: str, problem: Problem | None = None) -> None:
+    def add(
+        self, place: Place, value: str, reason: str, problem: Problem | None = None, row: BadText | None = None
+    ) -> None:
         if place.at is not None and not place.at.isdigit():
             self.reasons.setdefault(place.at, f"{reason} ({place.short})")
 

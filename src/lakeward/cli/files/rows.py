@@ -106,10 +106,13 @@ def write(
         job.run(find_files(files), atomic=atomic, resume=resume)
     token = None if job.token is None else str(job.token)
     if as_json:
-        print_json({"table": table, "rows": job.rows, "skipped": rejects.count, "token": token})
+        counts = {"rows": job.rows, "skipped": rejects.count, "quarantined": job.quarantined}
+        print_json({"table": table, **counts, "token": token})
     else:
         skipped = f"; {rejects.count:,} were skipped, see {skip_bad}" if rejects.count else ""
         print(f"{counted(job.rows, 'row')} {'deleted from' if delete else 'written to'} {table}{skipped}")
+        if job.quarantined:
+            note(f"{counted(job.quarantined, 'row')} did not fit: `lakeward quarantine list {table}` says why")
 
 
 def read(

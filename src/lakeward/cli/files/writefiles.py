@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeward.cli.files.contract import QuarantinedRows, add_columns, load_contract
 from lakeward.cli.files.filerows import FileRows, FileShape, Rejects
 from lakeward.cli.files.filewrite import Advance, FileWrite
 from lakeward.cli.files.journal import WriteJournal
 from lakeward.cli.files.rowfiles import WriteFormat, find_files, format_of, read_file
 from lakeward.cli.files.writeprogress import WriteProgress
 from lakeward.cli.output import counted, note
+from lakeward.config.options import SchemaContract
 from lakeward.errors import InvalidRequest, LakewardError
 from lakeward.protocol.flight import PutKind
 from lakeward.protocol.writetoken import WriteToken
@@ -40,6 +42,12 @@ class WriteFiles:
         self.kind = PutKind.DELETE if delete else PutKind.UPSERT if table.info.is_pk else PutKind.APPEND
         self.rows = 0
         self.token: WriteToken | None = None
+        self._contract: SchemaContract | None = None
+        self._quarantine: QuarantinedRows | None = None
+
+    @property
+    def quarantined(self) -> int:
+        return 0 if self._quarantine is None else self._quarantine.count
 
     def run(self, files: Sequence[str], *, atomic: bool = False, resume: bool = False) -> None:
         """Raises what stopped it, after saying what is stored. Journals stay until all files are done: a resumed call
@@ -51,6 +59,7 @@ class WriteFiles:
         if atomic and self.rejects.is_skipping:
             raise InvalidRequest(what="--atomic", reason="with --skip-bad no row is refused; give one of the two")
         if atomic:
+            self._contract = SchemaContract.STRICT  # before the first row is sent no other may be kept aside
             self._check(files, resume=resume)
         journals = [self._journal(file, resume=resume) for file in files]
         with WriteProgress(files) as progress:
@@ -80,7 +89,7 @@ class WriteFiles:
         try:
             for file in files:
                 job = FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace)
-                job.check(self._read(file), self.rejects)
+                job.check(self._read(file, self.rejects), self.rejects)
         except LakewardError:
             note("nothing more is stored" if resume else f"nothing of {' '.join(files)} is stored")
             raise
@@ -91,9 +100,10 @@ class WriteFiles:
 
     def _write(self, file: str, advance: Advance, journal: WriteJournal, before: int = 0) -> None:
         """`before`: how many files of the call are stored whole."""
+        rejects = self._take_contract(file)
         job = FileWrite(self.table, self.kind, journal, replace=self.replace)
         try:
-            job.run(self._read(file), self.rejects, advance)
+            job.run(self._read(file, rejects), rejects, advance)
         except (Exception, KeyboardInterrupt):
             note(_account(file, job, before))
             raise
@@ -102,8 +112,24 @@ class WriteFiles:
             if job.token is not None:
                 self.token = job.token if self.token is None else self.token.merged(job.token)
 
-    def _read(self, file: str) -> Iterator[FileRows]:
-        return read_file(file, self.format or format_of(file), self.table.info.schema, self.shape, self.rejects)
+    def _take_contract(self, file: str) -> Rejects:
+        """Where the file's rejects go; its new columns are added. Files with types of their own are strict."""
+        kind = self.format or format_of(file)
+        if self.rejects.is_skipping or kind not in (WriteFormat.CSV, WriteFormat.JSON):
+            return self.rejects
+        if self._contract is None:
+            self._contract = load_contract(self.table)
+        if self._contract is SchemaContract.EVOLVE and file != "-":
+            self.table = add_columns(self.table, file, kind, self.shape)
+        if self._contract is not SchemaContract.QUARANTINE:
+            return self.rejects
+        if self._quarantine is None:
+            operation = "replace" if self.replace else str(self.kind)
+            self._quarantine = QuarantinedRows(self.table, operation)
+        return self._quarantine
+
+    def _read(self, file: str, rejects: Rejects) -> Iterator[FileRows]:
+        return read_file(file, self.format or format_of(file), self.table.info.schema, self.shape, rejects)
 
 
 def _account(file: str, job: FileWrite, before: int) -> str:

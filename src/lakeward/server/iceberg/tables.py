@@ -134,12 +134,15 @@ class TableResource:
         said = [p for u in request.updates for p in (*_places(u), *_files(u))]
         self._check_own(call, name, said, *_own_places(table))
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
-        columns = [] if call.is_own else self._following.plan(name, table.metadata, updates)
+        if not call.is_own and updates:
+            for requirement in request.requirements:
+                requirement.validate(table.metadata)
+            if not self._following.follow(name, call.token, table.metadata, updates):
+                table = self._catalog.load_table(name)  # the table itself changed it
+                return self._answer(table.metadata_location, table.metadata)
         response = self._catalog.commit_table(table, request.requirements, updates)
         if len(name) == 2 and any(map(_is_foreign, updates)):
             self._on_foreign(TablePath(*name))
-        if columns:
-            self._following.add(TablePath(*name), columns)
         return self._answer(response.metadata_location, response.metadata)
 
     def _check_properties(self, name: Name, properties: Mapping[str, str]) -> None:

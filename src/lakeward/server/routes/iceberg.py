@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from contextlib import suppress
 
 from fastapi import APIRouter
 
-from lakeward.errors import LakewardError, NotFound, TableLoading
-from lakeward.model.schema import Column
+from lakeward.errors import NotFound, TableLoading, TableNotFound
+from lakeward.model.schemachange import ColumnChanges
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.lakerights import check_lakes
 from lakeward.server.services import Services
-
-log = logging.getLogger(__name__)
 
 
 def router(services: Services) -> APIRouter:
@@ -46,11 +42,13 @@ def router(services: Services) -> APIRouter:
                     return side_table(table, name)
         return None
 
-    def add_columns(path: TablePath, columns: Sequence[Column]) -> None:
+    def alter_table(path: TablePath, changes: ColumnChanges) -> bool:
         try:
-            services.federation.alter(path, AlterTable(add_columns=tuple(c.to_json() for c in columns)))
-        except LakewardError as error:  # it is in the lake, where a column more does no harm
-            log.warning("table %s does not get the columns that another engine added: %s", path, error)
+            services.store.load_table(path)
+        except TableNotFound:
+            return False
+        services.federation.alter(path, AlterTable.of_columns(changes))
+        return True
 
     return iceberg_router(
         catalog,
@@ -60,5 +58,5 @@ def router(services: Services) -> APIRouter:
         note_read,
         check_lake,
         None if services.live is None else ReadOnlyTables(catalog, services.live, services.coordinator.cuts.load_cut),
-        Following(find_table, add_columns),
+        Following(find_table, alter_table),
     )

@@ -12,10 +12,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
+from lakeward.model.schema import Column
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token
-from lakeward.protocol.quarantine import QuarantineRows, QuarantineStored, RedriveRows
-from lakeward.protocol.routes import QUARANTINE, REDRIVE
+from lakeward.protocol.quarantine import EvolveTable, QuarantineRows, QuarantineStored, RedriveRows
+from lakeward.protocol.routes import EVOLVE, QUARANTINE, REDRIVE
+from lakeward.protocol.tables import TableAnswer
 from lakeward.read.arrow import request_of
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.contract.quarantine import Quarantine
@@ -72,6 +74,16 @@ def router(services: Services) -> APIRouter:
         """Stores rows of a file that do not fit, for clients that read files themselves."""
         message = await read_message(request, QuarantineRows, exact=True)
         return answer(await services.lake_threads.ask(request, keep, TablePath.parse(table), message, caller(request)))
+
+    def evolve(path: TablePath, message: EvolveTable) -> TableAnswer:
+        columns = [Column.from_json(c) for c in message.columns]
+        return TableAnswer(table=services.intake.contract.add_columns(services.store.load_table(path), columns))
+
+    @router.post(EVOLVE, dependencies=may_write, openapi_extra=described(EvolveTable))
+    async def evolve_table(request: Request, table: str) -> JSONResponse:
+        """Adds nullable columns for rows of a file, where the table's contract is `evolve`."""
+        message = await read_message(request, EvolveTable, exact=True)
+        return answer(await services.lake_threads.ask(request, evolve, TablePath.parse(table), message))
 
     @router.post(REDRIVE, dependencies=may_write, openapi_extra=described(RedriveRows))
     async def redrive_rows(request: Request, table: str) -> JSONResponse:
