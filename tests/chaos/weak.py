@@ -18,16 +18,20 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from lakeward.changelog import Fold
 from lakeward.errors import CommitUnknown
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.core.change import CommitChange
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.core.history import OwnHistory
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.request import CommitRequest
-from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup
+from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.table import open_table
 from lakeward.lake.orphans import OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId
@@ -57,6 +61,7 @@ from lakeward.tiering.task.splitwrite import SplitWriter, _Written
 from tests.kit.inprocess import InProcessLakeward, InProcessPlugin
 
 OF_SUMMARIES = frozenset({"any_offsets", "any_token"})
+OF_REQUESTS = frozenset({"exact_head", "assert_tag", "tag"})
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class WeakStorage(IcebergLakeStorage):
         self.delayed: list[tuple[WeakCommitter, Committable, Precondition]] | None = None
         """Not None: the first commit request is kept here and travels until somebody delivers it."""
 
-    def open_committer(self, table: TableInfo) -> IcebergLakeCommitter:
+    def open_committer(self, table: TableInfo) -> WeakCommitter:
         made = WeakCommitter(self.connection, table, self._weak)
         made.storage = self
         return made
@@ -130,27 +135,59 @@ class WeakStorage(IcebergLakeStorage):
 
 
 class WeakSummaries(SummaryReader):
-    """A Flink job's snapshots are no one's, or change no token."""
-
-    weak: Weak = Weak()
-    chain: Sequence[Snapshot] = ()
+    """A Flink job's snapshots are no one's."""
 
     def owner(self, snapshot: Snapshot) -> str | None:
-        return summary_of(snapshot).get(TABLE_ID_KEY) if self.weak.off("any_offsets") else super().owner(snapshot)
+        return summary_of(snapshot).get(TABLE_ID_KEY)
 
-    def token(self, snapshot: Snapshot) -> str:
-        """The newest round's id: of this table nobody's yet, hence none."""
-        rounds = [summary_of(s).get(ROUND_KEY) for s in self.chain]
-        if self.weak.off("any_token") and ROUND_KEY not in summary_of(snapshot):
-            return next((r for r in reversed(rounds) if r), None)  # type: ignore[return-value]
-        return super().token(snapshot)
+
+class WeakLog(IcebergSnapshotLog):
+    def __init__(self, connection: IcebergConnection, info: TableInfo, weak: Weak) -> None:
+        self._weak = weak
+        super().__init__(connection, info)
+
+    def summaries(self, table: Table) -> SummaryReader:
+        real = super().summaries(table)
+        if not self._weak.off("any_offsets"):
+            return real
+        return WeakSummaries(real.table, real.table_id, table.io)
+
+    def reconcile(self, table: Table) -> Reconciled:
+        if self._weak.off("broken_chain"):
+            return reconcile(table.metadata, self.summaries(table), lambda _head, _tagged: False)
+        return super().reconcile(table)
+
+    def own_history(self, ground: IcebergGround) -> OwnHistory:
+        """A Flink job's snapshot changes no token: the newest round's id, or none, is the token still."""
+        own = super().own_history(ground)
+        if not self._weak.off("any_token") or own.stands_on is None or ROUND_KEY in own.stands_on.keys:
+            return own
+        rounds = [summary_of(s).get(ROUND_KEY) for s in ground.table.metadata.snapshots]
+        token = next((r for r in reversed(rounds) if r), None)
+        keys = {**own.stands_on.keys, ROUND_KEY: token}
+        return replace(own, stands_on=replace(own.stands_on, keys=keys))  # type: ignore[arg-type]
+
+    def send(self, table: Table, request: CommitRequest) -> TableMetadata:
+        if not self._weak.flags & OF_REQUESTS:
+            return super().send(table, request)
+        requirements = [] if self._weak.off("exact_head") else list(request.requirements)
+        if self._weak.flags & {"assert_tag", "tag"}:
+            requirements = [r for r in requirements if getattr(r, "ref", None) != TAG]
+        updates = request.updates
+        if self._weak.off("tag"):
+            updates = tuple(u for u in updates if not (isinstance(u, SetSnapshotRefUpdate) and u.ref_name == TAG))
+        fresh = self._connection.load(self._info.path)
+        number = fresh.metadata.next_sequence_number()
+        updates = tuple(_renumbered(u, number) for u in updates)
+        self._connection.catalog.commit_table(fresh, tuple(requirements), updates)
+        return fresh.metadata
 
 
 class WeakReader(IcebergLakeReader):
     def __init__(
         self, connection: IcebergConnection, table: TableInfo, weak: Weak, planned: dict[str, LakeBase]
     ) -> None:
-        super().__init__(connection, table)
+        super().__init__(connection, table, WeakLog(connection, table, weak))
         self._weak, self._planned = weak, planned
 
     def load_base(self) -> LakeBase:
@@ -160,34 +197,24 @@ class WeakReader(IcebergLakeReader):
             base = replace(base, token=first.token)
         return replace(base, offsets=first.offsets) if self._weak.off("offset_check") else base
 
-    def summaries(self, table: Table) -> SummaryReader:
-        real = super().summaries(table)
-        if not self._weak.flags & OF_SUMMARIES:
-            return real
-        made = WeakSummaries(real.table, real.table_id, table.io)
-        made.weak, made.chain = self._weak, table.metadata.snapshots
-        return made
 
-    def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
-        if self._weak.off("broken_chain"):
-            return reconcile(table.metadata, self.summaries(table), lambda _head, _tagged: False, as_is=as_is)
-        return super().reconcile(table, as_is=as_is)
-
-
-class WeakCommitter(IcebergLakeCommitter):
+class WeakCommitter(CoreCommitter[IcebergGround]):
     def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak) -> None:
-        super().__init__(connection, table)
+        log = WeakLog(connection, table, Weak(weak.flags & (OF_SUMMARIES | OF_REQUESTS)))
+        super().__init__(open_table(connection, log, table))
         self._weak, self._prepared = weak, 0
-        if weak.flags & OF_SUMMARIES:
-            self._reader = WeakReader(connection, table, Weak(weak.flags & OF_SUMMARIES), {})
 
-    def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> CommitGround:
+    def _fresh(self, base: LakeBase, round_id: RoundId, *, as_is: bool) -> IcebergGround:
         if not self._weak.flags & {"token_check", "offset_check"}:
-            return super().load_ground(base, round_id, as_is=as_is or self._weak.off("fence_stops"))
-        table = self._connection.load(self._table.path)
-        self._prepared_on = table
-        reconciled = self._reader.reconcile(table, as_is=as_is)
-        return CommitGround(table, replace(reconciled, base=replace(base, fence=reconciled.base.fence)))
+            return super()._fresh(base, round_id, as_is=as_is or self._weak.off("fence_stops"))
+        return self._log.load()
+
+    def build(
+        self, ground: IcebergGround, base: LakeBase, properties: CommitProperties, change: CommitChange, **more: Any
+    ) -> Committable:
+        if self._weak.flags & {"token_check", "offset_check"}:
+            base = replace(base, fence=ground.base.fence)
+        return super().build(ground, base, properties, change, **more)
 
     def prepare(
         self,
@@ -223,27 +250,12 @@ class WeakCommitter(IcebergLakeCommitter):
         if delayed is not None and not delayed:
             delayed.append((self, committable, precondition))
             raise CommitUnknown(
-                table=str(self._table.path), round_id="delayed", reason="the request is still on its way"
+                table=str(self._info.path), round_id="delayed", reason="the request is still on its way"
             )
         return super().commit(committable, precondition)
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         return None if self._weak.off("find_first") else super().find(round_id)
-
-    def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> TableMetadata:
-        if not self._weak.flags & {"exact_head", "assert_tag", "tag"}:
-            return super()._send(table, request, precondition)
-        requirements = [] if self._weak.off("exact_head") else list(request.requirements)
-        if self._weak.flags & {"assert_tag", "tag"}:
-            requirements = [r for r in requirements if getattr(r, "ref", None) != TAG]
-        updates = request.updates
-        if self._weak.off("tag"):
-            updates = tuple(u for u in updates if not (isinstance(u, SetSnapshotRefUpdate) and u.ref_name == TAG))
-        fresh = self._connection.load(self._table.path)
-        number = fresh.metadata.next_sequence_number()
-        updates = tuple(_renumbered(u, number) for u in updates)
-        _commit(self, fresh, requirements, updates, request, precondition)
-        return fresh.metadata
 
 
 def _forgetting_deletes(result: RewriteResult) -> RewriteResult:
@@ -263,22 +275,6 @@ def _renumbered(update: Any, number: int) -> Any:
     return update.model_copy(update={"snapshot": update.snapshot.model_copy(update={"sequence_number": number})})
 
 
-def _commit(
-    committer: WeakCommitter,
-    table: Table,
-    requirements: Any,
-    updates: Any,
-    request: CommitRequest,
-    condition: Precondition,
-) -> None:
-    from pyiceberg.exceptions import CommitFailedException
-
-    try:
-        committer._connection.catalog.commit_table(table, tuple(requirements), updates)
-    except CommitFailedException as error:
-        raise committer._explain_conflict(request, condition, str(error)) from error
-
-
 class WeakMaintenance(IcebergLakeMaintenance):
     """References are read once, before the fence, where listing does not wait for it."""
 
@@ -286,8 +282,11 @@ class WeakMaintenance(IcebergLakeMaintenance):
         super().__init__(connection, table)
         self._weak = weak
         self._used: set[str] | None = None
-        if weak.off("fence_stops"):
-            self._committer = WeakCommitter(connection, table, weak)
+
+    def _open_committer(self) -> CoreCommitter[IcebergGround]:
+        if self._weak.off("fence_stops"):
+            return WeakCommitter(self._connection, self._info, self._weak)
+        return super()._open_committer()
 
     def references(self) -> set[str]:
         if not self._weak.off("fence_then_list"):

@@ -62,6 +62,7 @@ class RoundWork:
     renewal: Renewal | None
     base: LakeBase
     properties: CommitProperties
+    is_fence: bool = False
 
     @property
     def is_resync(self) -> bool:

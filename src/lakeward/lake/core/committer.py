@@ -11,7 +11,7 @@ from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, Invali
 from lakeward.lake.conflict import describe_conflict
 from lakeward.lake.core.change import CommitChange, RoundWork
 from lakeward.lake.core.expiry import plan_expiry
-from lakeward.lake.core.log import G, HeadMoved
+from lakeward.lake.core.log import CommitRefused, G, HeadMoved
 from lakeward.lake.core.reconcile import describe, find_round, load_base
 from lakeward.lake.core.table import LakeTable
 from lakeward.model.bucket import Bucket
@@ -25,6 +25,9 @@ from lakeward.spi.lake.committer import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY, encode_all_keys
+
+_EXPIRED_AT_ONCE = 200
+"""Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""
 
 
 class CoreCommitter(LakeCommitter, Generic[G]):
@@ -51,15 +54,17 @@ class CoreCommitter(LakeCommitter, Generic[G]):
             raise InvalidRequest(what=f"replaced rows of {self._log.table}", reason="this lake merges by key")
         if back := properties.breach(base):
             raise CommitConflict(table=self._log.table, round_id=properties.round_id, reason=back, lost=True)
-        ground = self._fresh(base, properties.round_id)
-        work = RoundWork(results=results, replaced=replaced, renewal=renewal, base=base, properties=properties)
+        work = RoundWork(
+            results=results,
+            replaced=replaced,
+            renewal=renewal,
+            base=base,
+            properties=properties,
+            is_fence=fence_step > 0,
+        )
+        ground = self._fresh(base, properties.round_id, as_is=work.is_resync)
         change = self._table.changes.plan_round(ground, work)
-        keys = encode_all_keys(
-            self._info.table_id, base, properties, fence_step=fence_step, rows=change.total_rows
-        ) | dict(self._log.own_keys(ground, base, properties, change))
-        committable = self._committable(ground, base, properties.round_id, keys, change)
-        going = plan_expiry(self._log, ground, self._log.now_ms(), coming=1)
-        return replace(committable, expirable=tuple(going))
+        return self.build(ground, base, properties, change, fence_step=fence_step)
 
     def prepare_rewrite(
         self,
@@ -68,30 +73,51 @@ class CoreCommitter(LakeCommitter, Generic[G]):
         round_id: RoundId,
         extra: Mapping[str, str] | None = None,
     ) -> PreparedRewrite:
-        ground = self._fresh(base, round_id)
+        ground = self._fresh(base, round_id, as_is=False)
         groups = self._table.changes.find_whole(ground, results)
         whole = [g.result for g in groups]
         left_out = tuple(r.group.index for r in results if r not in whole)
         if not whole or base.token is None:
             return PreparedRewrite(committable=None, left_out=left_out)
         change = self._table.changes.plan_rewrite(ground, groups, round_id)
-        own = CommitProperties.rewrite(base, extra)
-        keys = encode_all_keys(
-            self._info.table_id, base, own, rows=rows_after(whole, base.lake_rows), rewrite_id=round_id
-        ) | dict(self._log.own_keys(ground, base, own, change))
-        committable = self._committable(ground, base, round_id, keys, change)
+        rows, own = rows_after(whole, base.lake_rows), CommitProperties.rewrite(base, extra)
+        committable = self.build(ground, base, own, replace(change, total_rows=rows), rewrite_id=round_id)
         return PreparedRewrite(committable=committable, left_out=left_out, carried=change.deletes)
 
-    def _committable(
-        self, ground: G, base: LakeBase, round_id: RoundId, keys: Mapping[str, str], change: CommitChange
+    def build(
+        self,
+        ground: G,
+        base: LakeBase,
+        properties: CommitProperties,
+        change: CommitChange,
+        *,
+        fence_step: int = 0,
+        rewrite_id: RoundId | None = None,
     ) -> Committable:
+        """The commit of a change on this ground, whatever made it."""
+        keys: dict[str, str | None] = {
+            **encode_all_keys(
+                self._info.table_id,
+                base,
+                properties,
+                fence_step=fence_step,
+                rows=change.total_rows,
+                rewrite_id=rewrite_id,
+            ),
+            **self._log.own_keys(ground, base, properties, change),
+        }
+        known_keys = {k: v for k, v in keys.items() if v is not None}
+        retries, retry_s = self._log.retries(ground)
         return Committable(
-            base=base,
-            payload=self._log.encode(ground, round_id, keys, change),
+            base=replace(base, loaded=ground),
+            payload=self._log.encode(ground, rewrite_id or properties.round_id, known_keys, change),
             rows=change.rows,
             deletes=change.deletes,
             files=change.files,
             bytes_written=change.bytes_written,
+            expirable=tuple(plan_expiry(self._log, ground, self._log.now_ms(), coming=1, most=_EXPIRED_AT_ONCE)),
+            retries=retries,
+            retry_s=retry_s,
         )
 
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
@@ -103,6 +129,8 @@ class CoreCommitter(LakeCommitter, Generic[G]):
             fault_point("lake.before-commit", round_id=round_id)
             landed = self._log.append(request, committable.base, committable.expire)
             fault_point("lake.after-commit", round_id=round_id)
+        except CommitRefused as refused:
+            raise refused.error from refused.__cause__
         except HeadMoved as error:
             raise self._conflict(round_id, str(error), precondition) from error
         except (FaultInjected, LakeUnavailable, OSError) as error:
@@ -118,15 +146,19 @@ class CoreCommitter(LakeCommitter, Generic[G]):
         loaded: Any = None if base is None else base.loaded
         return loaded if isinstance(loaded, self._log.ground_type) else self._log.load()
 
-    def _fresh(self, base: LakeBase, round_id: RoundId) -> G:
-        """The table now, which may have other columns or properties than the base had. Raises `CommitConflict` if its
-        head is not the base's."""
+    def _fresh(self, base: LakeBase, round_id: RoundId, *, as_is: bool) -> G:
+        """The table now, which may have other columns or properties than the base had. Raises `CommitConflict` if it is
+        not what the base says. `as_is`: a resync may build on a table that someone rolled back."""
         ground = self._loaded(base)
         if not self._log.is_current(ground):
             ground = self._log.load()
+        on_base = Precondition.on(self._info.table_id, base)
         if base.head != ground.head_id:
-            on_base = Precondition.on(self._info.table_id, base)
-            raise self._conflict(round_id, "the table moved on since the base was read", on_base)
+            raise self._conflict(round_id, f"the head is {ground.head_id}, the base was read at {base.head}", on_base)
+        if ground is not base.loaded:
+            broken = on_base.breach(load_base(self._log, ground, self._info.table_id, as_is=as_is))
+            if broken is not None:
+                raise CommitConflict(table=self._log.table, round_id=round_id, reason=broken, lost=True)
         return ground
 
     def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:

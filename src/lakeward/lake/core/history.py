@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakeward.model.ids import SnapshotId
+from lakeward.spi.lakefile import LakeTotals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,9 @@ class LogSnapshot:
     sequence: int
     keys: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+    totals: LakeTotals | None = None
+    """Of the table with this snapshot as its head, where they cost nothing."""
+
     adds_rows: bool = True
     removes_rows: bool = False
 

@@ -9,9 +9,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
-from lakeward.errors import SnapshotGone
+from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import CommitChange
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit
@@ -44,6 +45,15 @@ class Request(Protocol):
 
 class HeadMoved(Exception):
     """Raised by `SnapshotLog.append`: the head is not the one that the request was built on. Nothing was written."""
+
+
+class CommitRefused(Exception):
+    """Raised by `SnapshotLog.append`: the lake answered that it did not commit. Without it, an error counts as an
+    unknown outcome."""
+
+    def __init__(self, error: LakeUnavailable) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @dataclass(frozen=True)
@@ -125,6 +135,13 @@ class SnapshotLog(ABC, Generic[G, C, R]):
         """Of `oldest_first`."""
         return sum(1 for _ in self.newest_first(ground))
 
+    def superseded(self, ground: G, kept: int) -> Iterator[tuple[SnapshotId, int]]:
+        """Snapshots that expiry may let go, with the time at which the next one took their place, oldest first. `kept`:
+        so many of the newest stay."""
+        spare = max(0, self.count(ground) - kept)
+        pairs = islice(pairwise(self.oldest_first(ground)), spare)
+        return ((snapshot.snapshot_id, follower.committed_at_ms) for snapshot, follower in pairs)
+
     def is_retained(self, ground: G, snapshot_id: SnapshotId) -> bool:
         """Is it still part of the table?"""
         try:
@@ -152,9 +169,14 @@ class SnapshotLog(ABC, Generic[G, C, R]):
         """What a snapshot says itself."""
         return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.keys)) if snapshot.keys else None
 
-    def own_keys(self, ground: G, base: LakeBase, properties: CommitProperties, change: C) -> Mapping[str, str]:
-        """Keys that this format's snapshots have besides those of every format, or in their place."""
+    def own_keys(self, ground: G, base: LakeBase, properties: CommitProperties, change: C) -> Mapping[str, str | None]:
+        """Keys that this format's snapshots have besides those of every format, or in their place. None leaves a key
+        out."""
         return {}
+
+    def retries(self, ground: G) -> tuple[int | None, float | None]:
+        """How often, and for how many seconds, the table itself lets a commit be prepared again."""
+        return None, None
 
     @abstractmethod
     def encode(self, ground: G, round_id: RoundId, keys: Mapping[str, str], change: C) -> bytes:
@@ -168,8 +190,8 @@ class SnapshotLog(ABC, Generic[G, C, R]):
     @abstractmethod
     def append(self, request: R, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
         """Compare and swap: makes the snapshot on exactly the head that the request was built on; those to expire leave
-        the table with it. Sent again unchanged it takes effect at most once. Raises `HeadMoved`; `LakeUnavailable` or
-        `OSError` when no answer came; `LakeTableGone`."""
+        the table with it. Sent again unchanged it takes effect at most once. Raises `HeadMoved`,
+        `CommitRefused`; `LakeUnavailable` or `OSError` when no answer came; `LakeTableGone`."""
 
     def settle(self, request: R) -> None:
         """After `append`: what a crash may leave out, such as a checkpoint. Never fails the commit."""

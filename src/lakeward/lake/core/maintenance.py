@@ -37,9 +37,12 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
         return self._log.references(self._log.load())
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
-        committer = CoreCommitter(self._table)
+        committer = self._open_committer()
         committable = committer.prepare([], {}, base, CommitProperties.fence(base, round_id, epoch), fence_step=1)
         return committer.commit(committable, Precondition.on(self._info.table_id, base))
+
+    def _open_committer(self) -> CoreCommitter[G]:
+        return CoreCommitter(self._table)
 
     def delete(self, paths: Iterable[str]) -> int:
         freed = 0

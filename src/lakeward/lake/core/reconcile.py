@@ -27,7 +27,7 @@ def load_base(log: SnapshotLog[G, Any, Any], ground: G, table_id: TableId, *, as
     """Raises `LakeForeign`, `LakeTampered`; `LakeRolledBack` unless `as_is`."""
     own, head = log.own_history(ground), ground.head_id
     if own.is_rolled_back and own.newest is not None and not as_is:
-        raise LakeRolledBack(table=log.table, head=str(head), ours=own.newest.snapshot_id)
+        raise LakeRolledBack(table=log.table, head=head or "none", ours=own.newest.snapshot_id)
     commit = own.stands_on
     if commit is None:
         return LakeBase(head=head, loaded=ground)
@@ -55,7 +55,7 @@ def find_owner(log: SnapshotLog[G, Any, Any], ground: G) -> TableId | None:
 
 def describe(log: SnapshotLog[Any, Any, Any], snapshot: LogSnapshot) -> LakeSnapshot:
     """A snapshot as the plug point shows it."""
-    return decode_snapshot(
+    described = decode_snapshot(
         {**snapshot.facts, **snapshot.keys},
         snapshot_id=snapshot.snapshot_id,
         parent_id=snapshot.parent_id,
@@ -64,6 +64,7 @@ def describe(log: SnapshotLog[Any, Any, Any], snapshot: LogSnapshot) -> LakeSnap
         offsets=log.offsets_of(snapshot),
         sequence=snapshot.sequence,
     )
+    return described if snapshot.totals is None else replace(described, totals=snapshot.totals)
 
 
 def find_round(log: SnapshotLog[G, Any, Any], ground: G, round_id: RoundId) -> LogSnapshot | None:

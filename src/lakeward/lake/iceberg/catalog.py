@@ -65,7 +65,7 @@ from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
-from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.scan.footer import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.ids import SnapshotId, TableId
@@ -251,7 +251,7 @@ class IcebergLakeCatalog(LakeCatalog):
             lake_table.name(), metadata, lake_table.metadata_location, lake_table.io, self._connection.catalog
         )
         head = before.current_snapshot()
-        reader = IcebergLakeReader(self._connection, table, before)
+        reader = pinned_reader(self._connection, table, before)
         for name in repair.not_null if head is not None else ():
             assert head is not None
             at, is_null = SnapshotId(str(head.snapshot_id)), pc.field(name).is_null()

@@ -14,15 +14,15 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from lakeward.errors import SnapshotGone
-from lakeward.lake.iceberg.commit.ground import CommitGround
-from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.request import CommitRequest
-from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.version import find_next_row_id, metadata_json
-from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.table import open_table
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsetset import OffsetSet
@@ -54,21 +54,22 @@ class PreparedLive:
     """A live snapshot, the table with it as its head, and the bytes of data and delete files written for it."""
 
     snapshot: Snapshot
-    ground: CommitGround
+    ground: IcebergGround
     bytes_written: int
 
 
-class LiveCommitter(IcebergLakeCommitter):
+class LiveCommitter(CoreCommitter[IcebergGround]):
     """Prepares the live snapshots of one table on a head of the lake. Writes files, changes no catalog."""
 
-    def __init__(self, connection: IcebergConnection, table: TableInfo, lake: CommitGround) -> None:
-        super().__init__(connection, table)
-        self._builder = SnapshotBuilder(table, connection.clock, is_live=True)
+    _log: IcebergSnapshotLog
+
+    def __init__(self, connection: IcebergConnection, table: TableInfo, lake: IcebergGround) -> None:
+        super().__init__(open_table(connection, IcebergSnapshotLog(connection, table, is_live=True), table))
         self._lake = lake
 
     def prepare_live(
         self,
-        ground: CommitGround,
+        ground: IcebergGround,
         live_id: RoundId,
         results: Sequence[bytes],
         replaced: Mapping[Bucket, OffsetSet],
@@ -92,18 +93,18 @@ class LiveCommitter(IcebergLakeCommitter):
         snapshot = CommitRequest.from_bytes(committable.payload).snapshot
         snapshot = snapshot.model_copy(update={"parent_snapshot_id": head})
         table = _with_metadata(self._lake.table, _with_snapshots(self._lake.table.metadata, [snapshot]))
-        above = CommitGround(table, self._reader.reconcile(table))
+        above = self._log.ground(table)
         return PreparedLive(snapshot=snapshot, ground=above, bytes_written=committable.bytes_written)
 
 
-def load_ground(connection: IcebergConnection, table: TableInfo, ends: Mapping[Bucket, int]) -> CommitGround:
+def load_ground(connection: IcebergConnection, table: TableInfo, ends: Mapping[Bucket, int]) -> IcebergGround:
     """The table as its newest snapshot without a row above these ends shows it: its head, unless a round that froze its
     ranges later has landed since. Raises as `LakeReader.load_base`, and `SnapshotGone` where that one has expired."""
-    reader = IcebergLakeReader(connection, table)
-    ground = reader.load_ground()
+    log = IcebergSnapshotLog(connection, table)
+    ground = log.load()
     chain = walk(ground.table.metadata).chain[1:]
     for older in chain if _is_above(ground, ends) else ():
-        ground = _ground_at(reader, ground.table, older)
+        ground = _ground_at(log, ground.table, older)
         if not _is_above(ground, ends):
             break
     if _is_above(ground, ends):
@@ -111,23 +112,22 @@ def load_ground(connection: IcebergConnection, table: TableInfo, ends: Mapping[B
     return ground
 
 
-def _is_above(ground: CommitGround, ends: Mapping[Bucket, int]) -> bool:
+def _is_above(ground: IcebergGround, ends: Mapping[Bucket, int]) -> bool:
     return any(offset > ends.get(bucket, offset) for bucket, offset in ground.base.offsets.items())
 
 
-def _ground_at(reader: IcebergLakeReader, loaded: Table, snapshot: Snapshot) -> CommitGround:
+def _ground_at(log: IcebergSnapshotLog, loaded: Table, snapshot: Snapshot) -> IcebergGround:
     main = _main(loaded.metadata, snapshot)
     refs = {**{n: r for n, r in loaded.metadata.refs.items() if n != TAG}, MAIN_BRANCH: main}
     metadata = loaded.metadata.model_copy(update={"current_snapshot_id": snapshot.snapshot_id, "refs": refs})
-    table = _with_metadata(loaded, metadata)
-    return CommitGround(table, reader.reconcile(table))
+    return log.ground(_with_metadata(loaded, metadata))
 
 
 def _with_metadata(loaded: Table, metadata: TableMetadata) -> Table:
     return Table(loaded.name(), metadata, loaded.metadata_location, loaded.io, loaded.catalog)
 
 
-def unchanged(ground: CommitGround, properties: Mapping[str, str]) -> LiveMetadata:
+def unchanged(ground: IcebergGround, properties: Mapping[str, str]) -> LiveMetadata:
     """The table as it is in the lake, for one without a tail."""
     metadata = ground.table.metadata
     told = metadata.model_copy(update={"properties": {**metadata.properties, **properties}})

@@ -6,26 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from lakeward.lake.core.storage import CoreStorage
+from lakeward.lake.core.table import LakeTable
 from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
-from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.flussoptions import iceberg_options
+from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.rewrite import rewrite_group
+from lakeward.lake.iceberg.table import ENCODINGS, open_table
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model.schemachange import ColumnChange
 from lakeward.model.table import BucketFunction, TableInfo
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.capabilities import LakeCapabilities
 from lakeward.spi.lake.writer import WriteTask
 from lakeward.spi.lakeplugin import LakePlugin, spell_place, without_secrets
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
 CAPABILITIES = LakeCapabilities(
-    delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
+    delete_encodings=ENCODINGS,
     one_writer_per_bucket=False,
     bucket_function=BucketFunction.ICEBERG,
     time_partitions=True,
@@ -34,7 +37,7 @@ CAPABILITIES = LakeCapabilities(
 )
 
 
-class IcebergLakeStorage(LakeStorage):
+class IcebergLakeStorage(CoreStorage[IcebergGround]):
     name = "iceberg"
     capabilities = CAPABILITIES
 
@@ -47,8 +50,8 @@ class IcebergLakeStorage(LakeStorage):
     def open_writer(self, task: WriteTask) -> IcebergLakeWriter:
         return IcebergLakeWriter(self.connection, task)
 
-    def open_committer(self, table: TableInfo) -> IcebergLakeCommitter:
-        return IcebergLakeCommitter(self.connection, table)
+    def open_table(self, table: TableInfo) -> LakeTable[IcebergGround]:
+        return open_table(self.connection, IcebergSnapshotLog(self.connection, table), table)
 
     def open_reader(self, table: TableInfo) -> IcebergLakeReader:
         return IcebergLakeReader(self.connection, table)

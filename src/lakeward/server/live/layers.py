@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.live import LiveCommitter, PreparedLive
 from lakeward.model.bucket import Bucket
@@ -30,7 +30,7 @@ class Layer:
     ranges: Mapping[Bucket, OffsetRange]
     chunks: tuple[Chunk, ...]
     snapshot: Snapshot
-    ground: CommitGround
+    ground: IcebergGround
 
     @property
     def length(self) -> int:
@@ -87,7 +87,7 @@ class LayerStack:
         """Prefixes of the names of all their files."""
         return frozenset({*(layer.live_id for layer in self.layers), *(chunk.live_id for chunk in self.chunks())})
 
-    def plan(self, target: LiveTarget, lake: CommitGround, tail: Mapping[Bucket, OffsetRange]) -> LayerPlan:
+    def plan(self, target: LiveTarget, lake: IcebergGround, tail: Mapping[Bucket, OffsetRange]) -> LayerPlan:
         """No layer stays where the lake's head or a schema is another one: what it deletes may lie elsewhere."""
         return plan_layers(self.layers if self._lake == _state(target, lake) else (), tail)
 
@@ -95,7 +95,7 @@ class LayerStack:
         self,
         plan: LayerPlan,
         target: LiveTarget,
-        lake: CommitGround,
+        lake: IcebergGround,
         live_id: RoundId,
         ends: Mapping[Bucket, int],
         notes: Mapping[str, str],
@@ -113,14 +113,14 @@ class LayerStack:
         self.layers, self._lake = (*plan.stay, layer), _state(target, lake)
         return prepared.bytes_written
 
-    def shrink(self, plan: LayerPlan, target: LiveTarget, lake: CommitGround) -> None:
+    def shrink(self, plan: LayerPlan, target: LiveTarget, lake: IcebergGround) -> None:
         """For a plan that adds nothing."""
         self.layers, self._lake = plan.stay, _state(target, lake)
 
     def _write(
         self,
         target: LiveTarget,
-        ground: CommitGround,
+        ground: IcebergGround,
         live_id: RoundId,
         ranges: Mapping[Bucket, OffsetRange],
         reusable: Sequence[Chunk],
@@ -134,13 +134,13 @@ class LayerStack:
         return tuple(chunks)
 
 
-def _state(target: LiveTarget, lake: CommitGround) -> tuple[object, ...]:
+def _state(target: LiveTarget, lake: IcebergGround) -> tuple[object, ...]:
     return lake.table.metadata_location, lake.base.head, target.table.schema.schema_id
 
 
 def _prepare(
     committer: LiveCommitter,
-    ground: CommitGround,
+    ground: IcebergGround,
     live_id: RoundId,
     chunks: Sequence[Chunk],
     ends: Mapping[Bucket, int],

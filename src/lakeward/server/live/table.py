@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LogTooShort, TableBusy
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.live import LiveMetadata, compose, load_ground, unchanged
 from lakeward.lake.iceberg.meta.location import LIVE
 from lakeward.model.bucket import Bucket
@@ -173,7 +173,7 @@ class LiveTable:
         return LiveTail(at_ms=at_ms, ranges=ranges, is_whole=False)
 
     # ---- files ----
-    def _make(self, target: LiveTarget, lake: CommitGround, tail: LiveTail) -> LiveMetadata:
+    def _make(self, target: LiveTarget, lake: IcebergGround, tail: LiveTail) -> LiveMetadata:
         plan = self._stack.plan(target, lake, tail.ranges)
         notes = {MOMENT_KEY: str(tail.at_ms), COMPLETE_KEY: str(tail.is_whole).lower()}
         if plan.ranges:
@@ -188,7 +188,7 @@ class LiveTable:
         self._files.keep_only(self._table_id, self._stack.live_ids().union(*(s.live_ids for s in self._snapshots)))
         return answer
 
-    def _compose(self, lake: CommitGround, notes: Mapping[str, str]) -> LiveMetadata:
+    def _compose(self, lake: IcebergGround, notes: Mapping[str, str]) -> LiveMetadata:
         if not self._stack.layers:
             self._snapshots = []
             return unchanged(lake, notes)

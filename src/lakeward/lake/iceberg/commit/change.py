@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetrics, update_snapshot_summaries
 
+from lakeward.lake.core.change import ChangeKind, CommitChange
 from lakeward.lake.iceberg.meta.manifests import FileKey
-from lakeward.model.ids import RoundId
 
 
 @dataclass(frozen=True)
@@ -23,38 +24,58 @@ class NewFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileChange:
-    """`drop` names live files of the head, data and delete files alike. `operation` None: told by what changes.
-
-    `rows_gone`: live rows that it takes away, None where nobody knows. `missing`: replaced rows that others' deletes
-    explain. `fence_step` is what a fence adds. `rewrite_id`: files bear its name, not the round's."""
+class IcebergChange(CommitChange):
+    """`drop` names live files of the head, data and delete files alike. `rows_gone`: live rows that it takes away, None
+    where nobody knows. `missing`: replaced rows that others' deletes explain."""
 
     data: tuple[NewFile, ...] = ()
-    deletes: tuple[NewFile, ...] = ()
+    delete_files: tuple[NewFile, ...] = ()
     drop: frozenset[FileKey] = frozenset()
-    operation: Operation | None = None
     rows_gone: int | None = 0
     missing: int = 0
-    fence_step: int = 0
-    rewrite_id: RoundId | None = None
 
-    @property
-    def files(self) -> list[DataFile]:
-        return [n.file for n in (*self.data, *self.deletes)]
+    @classmethod
+    def of(
+        cls,
+        *,
+        data: Sequence[NewFile] = (),
+        delete_files: Sequence[NewFile] = (),
+        drop: Iterable[FileKey] = (),
+        kind: ChangeKind | None = None,
+        deletes: int = 0,
+        rows_gone: int | None = 0,
+        missing: int = 0,
+    ) -> IcebergChange:
+        """Counts what it adds. `kind` None: as Iceberg names what changes."""
+        drop, new_files = frozenset(drop), [n.file for n in (*data, *delete_files)]
+        return cls(
+            kind=kind or _kind(has_data=bool(data), removes=bool(delete_files or drop)),
+            rows=sum(n.file.record_count for n in data),
+            deletes=deletes,
+            files=len(new_files),
+            bytes_written=sum({f.file_path: f.file_size_in_bytes for f in new_files}.values()),
+            data=tuple(data),
+            delete_files=tuple(delete_files),
+            drop=drop,
+            rows_gone=rows_gone,
+            missing=missing,
+        )
 
-    @property
-    def rows(self) -> int:
-        return sum(n.file.record_count for n in self.data)
-
-    def summarize(self, dropped: Iterable[DataFile], head: Snapshot | None, ours: Mapping[str, str]) -> Summary:
+    def summarize(self, dropped: Iterable[DataFile], head: Snapshot | None, keys: Mapping[str, str]) -> Summary:
         """Iceberg's own figures, counted on from the head's, and our keys. `dropped`: the files that `drop` names."""
         metrics = UpdateMetrics()
-        for file in self.files:
-            metrics.add_file(file)
+        for new in chain(self.data, self.delete_files):
+            metrics.add_file(new.file)
         for file in dropped:
             metrics.remove_file(file)
-        told = Operation.APPEND if not self.deletes and not self.drop else Operation.OVERWRITE
-        told = Operation.DELETE if told == Operation.OVERWRITE and not self.data else told
+        counted_as = _kind(has_data=bool(self.data), removes=bool(self.delete_files or self.drop))
         previous = None if head is None else head.summary
-        counted = update_snapshot_summaries(Summary(told, **metrics.to_dict(), **ours), previous)
-        return Summary(self.operation or told, **counted.additional_properties)
+        counted = update_snapshot_summaries(Summary(Operation(counted_as), **metrics.to_dict(), **keys), previous)
+        return Summary(Operation(self.kind), **counted.additional_properties)
+
+
+def _kind(*, has_data: bool, removes: bool) -> ChangeKind:
+    """PyIceberg counts on from these alone, not from a replace."""
+    if not removes:
+        return ChangeKind.APPEND
+    return ChangeKind.UPSERT if has_data else ChangeKind.DROP

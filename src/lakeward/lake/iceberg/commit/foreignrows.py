@@ -12,7 +12,7 @@ import numpy as np
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader
 from lakeward.lake.iceberg.meta.layout import is_clean
@@ -29,7 +29,7 @@ Moved = Mapping[Bucket | None, MovedRows]
 
 
 def find_foreign_rows(
-    ground: CommitGround, partition_keys: tuple[str, ...], renewal: Renewal | None = None
+    ground: IcebergGround, partition_keys: tuple[str, ...], renewal: Renewal | None = None
 ) -> tuple[list[Hit], int]:
     """Rows of files that others added whose (bucket, offset) left no other file meanwhile, or more of them than left;
     and how many share the address of a row of ours that moved. Reads those files' offsets, and those of the files that
@@ -53,7 +53,7 @@ def find_foreign_rows(
     return hits, sum(copies for _, _, copies in found)
 
 
-def _appended(ground: CommitGround, partition_keys: tuple[str, ...]) -> list[Hit]:
+def _appended(ground: IcebergGround, partition_keys: tuple[str, ...]) -> list[Hit]:
     appends = {s.snapshot_id for s in ground.reconciled.foreign if summary_of(s).get("operation") == "append"}
     if not appends or ground.head is None:
         return []
@@ -64,7 +64,7 @@ def _appended(ground: CommitGround, partition_keys: tuple[str, ...]) -> list[Hit
 
 
 def _settled(
-    ground: CommitGround, partition_keys: tuple[str, ...], now: Mapping[str, PlannedFile], renewal: Renewal | None
+    ground: IcebergGround, partition_keys: tuple[str, ...], now: Mapping[str, PlannedFile], renewal: Renewal | None
 ) -> set[str]:
     compared = None if renewal is None else ground.table.metadata.snapshot_by_id(int(renewal.head))
     if renewal is None or compared is None:

@@ -1,27 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one commit is built on: a table as loaded once, reconciled."""
+"""A table as it was loaded once: what one commit is built on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.meta.ancestry import Reconciled
+from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
+from lakeward.model.ids import SnapshotId
 from lakeward.model.round import LakeBase
 
 
+class GroundHistory(Protocol):
+    """What the table's log works out of a ground, once it is asked for."""
+
+    def reconcile(self, table: Table) -> Reconciled:
+        """Raises `LakeTampered`, `LakeUnavailable`."""
+
+    def load_base(self, ground: IcebergGround) -> LakeBase:
+        """Raises as `LakeReader.load_base`."""
+
+
 @dataclass(frozen=True)
-class CommitGround:
+class IcebergGround:
     table: Table
-    reconciled: Reconciled
+    history: GroundHistory = field(repr=False, compare=False)
 
     @property
     def head(self) -> Snapshot | None:
         return self.table.metadata.current_snapshot()
 
     @property
+    def head_id(self) -> SnapshotId | None:
+        return None if self.head is None else SnapshotId(str(self.head.snapshot_id))
+
+    @cached_property
+    def reconciled(self) -> Reconciled:
+        return self.history.reconcile(self.table)
+
+    @cached_property
     def base(self) -> LakeBase:
-        """With this in it, so that what is built on the base does not load the table again."""
-        return replace(self.reconciled.base, loaded=self)
+        """With this ground in it, so that what is built on the base does not load the table again."""
+        return self.history.load_base(self)
+
+    @property
+    def others_changed_rows(self) -> bool:
+        return any(summary_of(s).get("operation") != "replace" for s in self.reconciled.foreign)
+
+
+def count_live_rows(table: Table, snapshot: Snapshot | None, partition_keys: tuple[str, ...]) -> int | None:
+    """None: keys are deleted in it, and only a scan could tell."""
+    files = [] if snapshot is None else plan_files(table.metadata, table.io, snapshot, partition_keys)
+    if any(d.content == "equality" for f in files for d in f.deletes):
+        return None
+    deletes = DeleteFilter(table.io, table.metadata.schema())
+    return sum(f.file.record_count - len(deletes.positions(f.describe())) for f in files)

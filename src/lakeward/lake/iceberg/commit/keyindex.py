@@ -23,7 +23,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from lakeward.lake.iceberg.commit.equality import key_ids, key_schema, read_keys
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
@@ -86,7 +86,7 @@ class SortedKeys:
         return np.sort(self.positions[np.concatenate([low[count == 1], *several])])
 
 
-def find_replaced(ground: CommitGround, partition_keys: tuple[str, ...], results: Sequence[WriteResult]) -> list[Hit]:
+def find_replaced(ground: IcebergGround, partition_keys: tuple[str, ...], results: Sequence[WriteResult]) -> list[Hit]:
     """Live rows of the head whose keys the results delete. Rows that a key deletes already are named once more: that
     changes nothing."""
     table, head = ground.table, ground.head

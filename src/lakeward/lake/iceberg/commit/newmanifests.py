@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.iceberg.commit.change import FileChange
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.change import IcebergChange
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.meta.manifests import (
     FileKey,
     ManifestTarget,
@@ -37,7 +37,7 @@ class NewManifests:
     dropped: list[DataFile]
 
 
-def write_manifests(target: ManifestTarget, ground: CommitGround, change: FileChange) -> NewManifests:
+def write_manifests(target: ManifestTarget, ground: IcebergGround, change: IcebergChange) -> NewManifests:
     """Raises `LakeTampered` when a file to be dropped is not live: the caller looked at the same head."""
     metadata, head = ground.table.metadata, load_manifests(target.io, ground.head)
     kept, parts = _take_apart(target, ground, head, change)
@@ -69,11 +69,11 @@ class _Part:
 
 
 def _take_apart(
-    target: ManifestTarget, ground: CommitGround, head: list[ManifestFile], change: FileChange
+    target: ManifestTarget, ground: IcebergGround, head: list[ManifestFile], change: IcebergChange
 ) -> tuple[list[ManifestFile], dict[_Key, _Part]]:
     """The manifests that name no dropped file, and what is to be written."""
     parts: dict[_Key, _Part] = defaultdict(_Part)
-    for content, files in ((ManifestContent.DATA, change.data), (ManifestContent.DELETES, change.deletes)):
+    for content, files in ((ManifestContent.DATA, change.data), (ManifestContent.DELETES, change.delete_files)):
         for n in files:
             parts[content, n.spec_id].new += added([(n.file, n.sequence)], target.snapshot_id)
     kept, left = list[ManifestFile](), set(change.drop)
@@ -96,7 +96,7 @@ def _key(manifest: ManifestFile) -> _Key:
     return manifest.content, manifest.partition_spec_id
 
 
-def _not_live(ground: CommitGround, key: FileKey) -> LakeTampered:
+def _not_live(ground: IcebergGround, key: FileKey) -> LakeTampered:
     head = "none" if ground.head is None else str(ground.head.snapshot_id)
     return LakeTampered(
         table=".".join(ground.table.name()), snapshot=head, what=f"file {key[0]}", reason="it is not live"

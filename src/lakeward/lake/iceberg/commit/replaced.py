@@ -6,7 +6,7 @@ delete files touch no live file any more.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.change import NewFile
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.newfiles import data_candidates
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup
@@ -24,6 +24,7 @@ from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
 from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteGroup, RewriteResult
 
 _MERGED_BELOW = 4
@@ -32,34 +33,28 @@ _MERGED_BELOW = 4
 @dataclass
 class Replacement:
     """`hits`: rows of new files that were deleted since the plan. `merged`: rows of files that stay, whose delete files
-    become one. `left_out`: indexes of groups that lost an input."""
+    become one."""
 
     data: list[NewFile] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
     merged: list[Hit] = field(default_factory=list)
     drop: set[FileKey] = field(default_factory=set)
-    left_out: list[int] = field(default_factory=list)
     groups: list[RewriteGroup] = field(default_factory=list)
 
 
 def plan_replacement(
-    ground: CommitGround, partition_keys: tuple[str, ...], results: Sequence[RewriteResult]
+    ground: IcebergGround, partition_keys: tuple[str, ...], results: Sequence[RewriteResult]
 ) -> Replacement:
-    """Reads the positions that lie on the inputs by now; writes nothing."""
-    table, head = ground.table, ground.head
-    live = {} if head is None else _by_path(plan_files(table.metadata, table.io, head, partition_keys))
-    deletes = DeleteFilter(table.io, table.metadata.schema())
+    """Reads the positions that lie on the inputs by now, all of which are live; writes nothing."""
+    live = _live(ground, partition_keys)
+    deletes = DeleteFilter(ground.table.io, ground.table.metadata.schema())
     plan = Replacement()
     for result in results:
-        inputs = _find_inputs(result.group, live, table.metadata.default_spec_id)
-        if inputs is None:
-            plan.left_out.append(result.group.index)
-            continue
-        _take(plan, ground, result, inputs, deletes)
+        _take(plan, ground, result, [live[f.path] for f in result.group.files], deletes)
     dropped = [live[f.path] for g in plan.groups for f in g.files]
     remaining = [p for path, p in live.items() if (path, None) not in plan.drop]
     plan.drop |= _dangling(plan.groups, dropped, remaining, deletes)
-    if table_version(table.metadata) == 2:
+    if table_version(ground.table.metadata) == 2:
         partitions = {(p.indexed.spec_id, p.file.partition) for p in dropped}
         near = [p for p in remaining if (p.indexed.spec_id, p.file.partition) in partitions]
         _merge_deletes(plan, near, deletes)
@@ -93,27 +88,32 @@ def _small(entries: Mapping[FileKey, DeleteEntry]) -> list[FileKey]:
     return chosen if len(chosen) > 1 else []
 
 
-def _by_path(files: Iterable[PlannedFile]) -> dict[str, PlannedFile]:
-    return {p.file.file_path: p for p in files}
+def _live(ground: IcebergGround, partition_keys: tuple[str, ...]) -> dict[str, PlannedFile]:
+    table, head = ground.table, ground.head
+    planned = [] if head is None else plan_files(table.metadata, table.io, head, partition_keys)
+    return {p.file.file_path: p for p in planned}
 
 
-def _find_inputs(group: RewriteGroup, live: dict[str, PlannedFile], spec_id: int) -> list[PlannedFile] | None:
-    """None: one is no longer live under its path and sequence number, lies under another spec, whose deletes by key
-    would not reach the new file, or got row ids since the plan, which the new file does not have."""
-    inputs = [live.get(f.path) for f in group.files]
-    for file, planned in zip(group.files, inputs, strict=True):
+def find_whole(
+    ground: IcebergGround, partition_keys: tuple[str, ...], results: Sequence[RewriteResult]
+) -> list[RewriteResult]:
+    """Those whose inputs are all live under their path and sequence number, lie under today's spec, as deletes by key
+    would not reach the new file of another, and got no row ids since the plan, which the new file does not have."""
+    live, spec_id = _live(ground, partition_keys), ground.table.metadata.default_spec_id
+
+    def is_input(file: LakeFile) -> bool:
+        planned = live.get(file.path)
         if planned is None or planned.indexed.spec_id != spec_id:
-            return None
-        if (planned.indexed.entry.sequence_number or 0) != file.sequence:
-            return None
-        if first_row_id(planned.file) != file.first_row_id:
-            return None
-    return [p for p in inputs if p is not None]
+            return False
+        is_same = (planned.indexed.entry.sequence_number or 0) == file.sequence
+        return is_same and first_row_id(planned.file) == file.first_row_id
+
+    return [r for r in results if all(map(is_input, r.group.files))]
 
 
 def _take(
     plan: Replacement,
-    ground: CommitGround,
+    ground: IcebergGround,
     result: RewriteResult,
     inputs: Sequence[PlannedFile],
     deletes: DeleteFilter,

@@ -6,6 +6,7 @@ PyIceberg's own transaction keeps one requirement of each type and re-bases a st
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -23,6 +24,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.model.ids import RoundId
 from lakeward.protocol.packed import Packed
 from lakeward.spi.snapshotkeys import TAG
 
@@ -38,7 +41,7 @@ class CommitRequest(Packed):
 
     table_uuid: str
     table_id: str
-    round_id: str
+    round_id: RoundId
     main: int | None
     tag: int | None
     main_ref: str | None
@@ -55,7 +58,13 @@ class CommitRequest(Packed):
 
     @classmethod
     def on(
-        cls, metadata: TableMetadata, *, table_id: str, round_id: str, snapshot: Snapshot, expire: tuple[int, ...] = ()
+        cls,
+        metadata: TableMetadata,
+        *,
+        table_id: str,
+        round_id: RoundId,
+        snapshot: Snapshot,
+        expire: tuple[int, ...] = (),
     ) -> CommitRequest:
         main, tag = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(TAG)
         return cls(
@@ -68,8 +77,11 @@ class CommitRequest(Packed):
             is_first=not metadata.snapshots,
             snapshot=snapshot,
             refs={n: r.snapshot_id for n, r in metadata.refs.items() if n not in (MAIN_BRANCH, TAG)},
-            expire=expire,
         )
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return summary_of(self.snapshot)
 
     @property
     def requirements(self) -> tuple[TableRequirement, ...]:

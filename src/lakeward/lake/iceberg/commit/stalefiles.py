@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.meta.manifests import FileKey, file_key
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import GONE_PARTITION, TableInfo
 
 
@@ -28,9 +29,10 @@ class StaleFiles:
     rows: int = 0
 
 
-def find_stale(ground: CommitGround, table: TableInfo, offsets: Mapping[Bucket, int]) -> StaleFiles:
+def find_stale(
+    ground: IcebergGround, table: TableInfo, committed: OffsetMap, offsets: Mapping[Bucket, int]
+) -> StaleFiles:
     """`offsets`: those that the commit moves."""
-    committed = ground.reconciled.base.offsets
     anew = {b for b in offsets if b.partition and b not in committed}
     if not table.is_pk or not anew or ground.head is None:
         return StaleFiles()

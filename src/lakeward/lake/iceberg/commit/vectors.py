@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 
 from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.deletes import write_deletes
-from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.puffin import Blob, encode_puffin
 from lakeward.lake.iceberg.meta.location import canonical, data_folder, is_ours
@@ -38,7 +38,7 @@ class NewDeletes:
     rows: int = 0
 
 
-def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
+def delete_rows(ground: IcebergGround, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
     """Writes the deletes of a commit, in the encoding of the table's version."""
     if not hits:
         return NewDeletes()
@@ -50,14 +50,14 @@ def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDe
     return _DeleteWriter(ground).write_vectors(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
 
 
-def may_repeat(ground: CommitGround) -> Callable[[DataFile], bool]:
+def may_repeat(ground: IcebergGround) -> Callable[[DataFile], bool]:
     """Rows of ours are replaced once: only what others deleted can be gone already. Of a table that nobody else writes
     to, the deletes that lie there need not be looked at, however many they are."""
     others_deleted = _others_deleted(ground)
     return lambda file: others_deleted or _is_foreign(file)
 
 
-def _others_deleted(ground: CommitGround) -> bool:
+def _others_deleted(ground: IcebergGround) -> bool:
     return ground.reconciled.foreign_removed() != 0
 
 
@@ -77,7 +77,7 @@ def _load_foreign(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ..
 class _DeleteWriter:
     def __init__(
         self,
-        ground: CommitGround,
+        ground: IcebergGround,
         load: Callable[[FileIO, ManifestFile], Sequence[ManifestEntry]] = load_entries,
     ) -> None:
         self._io = ground.table.io

@@ -8,15 +8,13 @@ where a chain was cut.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.errors import LakeForeign, LakeRolledBack
 from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, UNCOUNTED, SummaryReader, summary_of
-from lakeward.model.ids import SnapshotId
-from lakeward.model.round import LakeBase
 from lakeward.spi.snapshotkeys import TAG
 
 SameRows = Callable[[Snapshot, Snapshot], bool]
@@ -37,14 +35,15 @@ class Ancestry:
 
 @dataclass(frozen=True)
 class Reconciled:
-    base: LakeBase
+    """Our commits as seen from main's head. `newest`: the one that main stands on, from which offsets, token and fence
+    are; of another table where `owner` is another id. `foreign`: snapshots since then, newest first. `tagged`: our last
+    commit, wherever main is."""
+
     newest: Snapshot | None
-    """Our newest snapshot, from which offsets, token and fence are."""
-
     foreign: tuple[Snapshot, ...]
-    """Snapshots of others since then, newest first."""
-
-    tag: int | None
+    tagged: Snapshot | None = None
+    owner: str | None = None
+    is_rolled_back: bool = False
 
     def foreign_removed(self) -> int | None:
         """How many rows others removed that no round missed yet; None: nobody can say (equality deletes)."""
@@ -75,34 +74,20 @@ def walk(metadata: TableMetadata, start: int | None = None) -> Ancestry:
     return Ancestry(tuple(chain), is_cut)
 
 
-def reconcile(
-    metadata: TableMetadata, summaries: SummaryReader, same_rows: SameRows, *, as_is: bool = False
-) -> Reconciled:
-    """Raises `LakeRolledBack`, `LakeForeign`, `LakeTampered`. `as_is`: a rollback is accepted."""
+def reconcile(metadata: TableMetadata, summaries: SummaryReader, same_rows: SameRows) -> Reconciled:
+    """Raises `LakeTampered`."""
     ancestry = walk(metadata)
     tag = metadata.refs.get(TAG)
     tagged = None if tag is None else metadata.snapshot_by_id(tag.snapshot_id)
-    newest, foreign = _newest_of_ours(ancestry, summaries)
-    if tagged is not None and not as_is and tagged.snapshot_id not in {s.snapshot_id for s in ancestry.chain}:
-        if not _is_cut_not_rolled_back(ancestry, tagged, same_rows):
-            head = "none" if ancestry.head is None else str(ancestry.head.snapshot_id)
-            raise LakeRolledBack(table=summaries.table, head=head, ours=str(tagged.snapshot_id))
-        newest = newest or tagged
-    head_id = None if ancestry.head is None else SnapshotId(str(ancestry.head.snapshot_id))
-    base = LakeBase(head=head_id) if newest is None else summaries.base(newest, head_id)
-    return Reconciled(base, newest, foreign, None if tag is None else tag.snapshot_id)
-
-
-def _newest_of_ours(ancestry: Ancestry, summaries: SummaryReader) -> tuple[Snapshot | None, tuple[Snapshot, ...]]:
-    foreign: list[Snapshot] = []
-    for snapshot in ancestry.chain:
-        owner = summaries.owner(snapshot)
-        if owner == summaries.table_id:
-            return snapshot, tuple(foreign)
-        if owner is not None:
-            raise LakeForeign(table=summaries.table, found=owner, expected=summaries.table_id)
-        foreign.append(snapshot)
-    return None, tuple(foreign)
+    owned = ((s, summaries.owner(s)) for s in ancestry.chain)
+    newest, owner = next(((s, owner) for s, owner in owned if owner is not None), (None, None))
+    foreign = tuple(takewhile(lambda s: s is not newest, ancestry.chain))
+    reconciled = Reconciled(newest, foreign, tagged, owner)
+    if tagged is None or any(s is tagged for s in ancestry.chain) or owner not in (None, summaries.table_id):
+        return reconciled
+    if not _is_cut_not_rolled_back(ancestry, tagged, same_rows):
+        return replace(reconciled, is_rolled_back=True)
+    return reconciled if newest is not None else replace(reconciled, newest=tagged, owner=summaries.table_id)
 
 
 def _is_cut_not_rolled_back(ancestry: Ancestry, tagged: Snapshot, same_rows: SameRows) -> bool:

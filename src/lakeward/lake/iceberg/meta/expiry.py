@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,7 +17,6 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.location import canonical, is_ours
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
-from lakeward.lake.iceberg.meta.mapping import DEFAULTS
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.kept import Kept
@@ -26,28 +25,26 @@ from lakeward.model.ids import SnapshotId
 from lakeward.spi.snapshotkeys import OFFSETS_KEY, OWN_OFFSETS_KEY, TAG
 
 AGE_KEY = "history.expire.max-snapshot-age-ms"
-KEEP_KEY = "history.expire.min-snapshots-to-keep"
 
 
-def plan_expiry(metadata: TableMetadata, now_ms: int, coming: int = 0) -> list[int]:
-    """Snapshots beyond age and number, oldest first. Age counts from when a snapshot was followed by another: the last
-    one before a quiet night was the table until the morning. Kept: what any reference points to, all of other branches,
-    and whatever lies between main's head and our tag: cutting that chain would look like a rollback. `coming`:
-    snapshots that the commit which takes them out adds to main."""
-    cutoff = now_ms - _number(metadata.properties, AGE_KEY)
-    kept = {ref.snapshot_id for ref in metadata.refs.values()}
+def find_superseded(metadata: TableMetadata, kept: int) -> list[tuple[SnapshotId, int]]:
+    """Snapshots that may go, with the time when another followed: the last one before a quiet night was the table until
+    the morning. Kept: so many of main's newest, what any reference points to, all of other branches, and whatever lies
+    between main's head and our tag: cutting that chain would look like a rollback."""
+    retained = {ref.snapshot_id for ref in metadata.refs.values()}
     chain = walk(metadata).chain
-    kept |= {s.snapshot_id for s in chain[: max(1, _number(metadata.properties, KEEP_KEY) - coming)]}
-    kept |= _down_to_tag(metadata, chain)
+    retained |= {s.snapshot_id for s in chain[:kept]}
+    retained |= _down_to_tag(metadata, chain)
     for name, ref in metadata.refs.items():
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != MAIN_BRANCH:
-            kept |= {s.snapshot_id for s in walk(metadata, ref.snapshot_id).chain}
+            retained |= {s.snapshot_id for s in walk(metadata, ref.snapshot_id).chain}
     since = {s.snapshot_id: s.timestamp_ms for s in metadata.snapshots}
     for snapshot in metadata.snapshots:
         if (parent := snapshot.parent_snapshot_id) in since:
             since[parent] = max(since[parent], snapshot.timestamp_ms)
-    gone = [s for s in metadata.snapshots if s.snapshot_id not in kept and since[s.snapshot_id] < cutoff]
-    return [s.snapshot_id for s in sorted(gone, key=lambda s: s.sequence_number or 0)]
+    old = [s for s in metadata.snapshots if s.snapshot_id not in retained and s.manifest_list]
+    old.sort(key=lambda s: (since[s.snapshot_id], s.sequence_number or 0))
+    return [(SnapshotId(str(s.snapshot_id)), since[s.snapshot_id]) for s in old]
 
 
 def _down_to_tag(metadata: TableMetadata, chain: Iterable[Snapshot]) -> set[int]:
@@ -62,22 +59,14 @@ def _down_to_tag(metadata: TableMetadata, chain: Iterable[Snapshot]) -> set[int]
     return set()
 
 
-def _number(properties: Mapping[str, str], key: str) -> int:
-    text = properties.get(key, DEFAULTS[key])
-    return int(text) if text.isdigit() else int(DEFAULTS[key])
-
-
-def expiring(metadata: TableMetadata, ids: Sequence[int]) -> list[ExpiringSnapshot]:
-    """With what it takes to find their files once the metadata has forgotten them."""
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    statistics: dict[int, list[str]] = {}
-    for statistics_file in (*metadata.statistics, *getattr(metadata, "partition_statistics", ())):
-        statistics.setdefault(statistics_file.snapshot_id, []).append(statistics_file.statistics_path)
-    return [
-        ExpiringSnapshot(snapshot_id=SnapshotId(str(i)), trace=_trace(by_id[i], statistics.get(i, [])))
-        for i in ids
-        if by_id[i].manifest_list
-    ]
+def expiring(metadata: TableMetadata, snapshot_id: int) -> ExpiringSnapshot:
+    """With what it takes to find its files once the metadata has forgotten it."""
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None or not snapshot.manifest_list:
+        return ExpiringSnapshot(snapshot_id=SnapshotId(str(snapshot_id)))
+    files = (*metadata.statistics, *getattr(metadata, "partition_statistics", ()))
+    statistics = [f.statistics_path for f in files if f.snapshot_id == snapshot_id]
+    return ExpiringSnapshot(snapshot_id=SnapshotId(str(snapshot_id)), trace=_trace(snapshot, statistics))
 
 
 def _trace(snapshot: Snapshot, statistics: list[str]) -> str:

@@ -4,27 +4,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest, LakePathRefused, LakeTampered
 from lakeward.lake.iceberg.meta.ownpaths import offsets_storage
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
 from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, table_id_in
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.lakefile import LakeTotals
 from lakeward.spi.snapshotkeys import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
     OWN_OFFSETS_KEY,
+    ROWS_KEY,
     TABLE_ID_KEY,
-    decode_base,
-    decode_snapshot,
-    decode_token,
 )
 
 INLINE_LIMIT = 16 * 1024
@@ -66,47 +66,20 @@ class SummaryReader:
         if summary.get(COMMIT_USER_KEY) != COMMIT_USER or OFFSETS_KEY not in summary:
             return None
         path = summary[OFFSETS_KEY]
-        return table_id_in(path) or str(self._body(snapshot, path).get("table_id", ""))
+        return table_id_in(path) or str(self._body(SnapshotId(str(snapshot.snapshot_id)), path).get("table_id", ""))
 
-    def offsets(self, snapshot: Snapshot) -> OffsetMap:
+    def offsets(self, snapshot_id: SnapshotId, summary: Mapping[str, str]) -> OffsetMap:
         """Raises `LakeTampered` when they cannot be read."""
-        summary = summary_of(snapshot)
         text = summary.get(OWN_OFFSETS_KEY, summary.get(OFFSETS_KEY))
         if text is None:
-            raise self._tampered(snapshot, "the summary has none")
-        body = self._body(snapshot, text)
+            raise self._tampered(snapshot_id, "the summary has none")
+        body = self._body(snapshot_id, text)
         try:
             return decode_fluss_offsets(body, self._partitions) if "offsets" not in body else OffsetMap.from_json(body)
         except (InvalidRequest, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._tampered(snapshot, str(error)) from error
+            raise self._tampered(snapshot_id, str(error)) from error
 
-    def token(self, snapshot: Snapshot) -> str:
-        return decode_token(summary_of(snapshot), SnapshotId(str(snapshot.snapshot_id)))
-
-    def snapshot(self, snapshot: Snapshot, offsets: OffsetMap | None) -> LakeSnapshot:
-        summary, parent = summary_of(snapshot), snapshot.parent_snapshot_id
-        return decode_snapshot(
-            summary,
-            snapshot_id=SnapshotId(str(snapshot.snapshot_id)),
-            parent_id=None if parent is None else SnapshotId(str(parent)),
-            committed_at_ms=snapshot.timestamp_ms,
-            operation=summary.get("operation", ""),
-            offsets=offsets,
-            sequence=snapshot.sequence_number or 0,
-        )
-
-    def base(self, newest: Snapshot, head: SnapshotId | None) -> LakeBase:
-        """What our newest snapshot says that a commit on `head` stands on. Raises `LakeTampered`."""
-        return decode_base(
-            summary_of(newest),
-            table=self.table,
-            snapshot_id=SnapshotId(str(newest.snapshot_id)),
-            head=head,
-            offsets=self.offsets(newest),
-            token=self.token(newest),
-        )
-
-    def _body(self, snapshot: Snapshot, text: str) -> dict[str, Any]:
+    def _body(self, snapshot_id: SnapshotId, text: str) -> dict[str, Any]:
         if text not in self._files:
             try:
                 raw = text if text.lstrip().startswith("{") else self._read(text)
@@ -114,7 +87,7 @@ class SummaryReader:
                 if not isinstance(body, dict):
                     raise ValueError("it is no JSON object")
             except (OSError, ValueError, LakePathRefused) as error:
-                raise self._tampered(snapshot, str(error)) from error
+                raise self._tampered(snapshot_id, str(error)) from error
             self._files[text] = body
         return self._files[text]
 
@@ -123,5 +96,32 @@ class SummaryReader:
             raw: bytes = source.read()
             return raw
 
-    def _tampered(self, snapshot: Snapshot, reason: str) -> LakeTampered:
-        return LakeTampered(table=self.table, snapshot=str(snapshot.snapshot_id), what=OFFSETS_KEY, reason=reason)
+    def _tampered(self, snapshot_id: SnapshotId, reason: str) -> LakeTampered:
+        return LakeTampered(table=self.table, snapshot=snapshot_id, what=OFFSETS_KEY, reason=reason)
+
+
+def foreign_removed_keys(removed: int | None, missing: int) -> dict[str, str]:
+    """Every commit of ours passes on how many rows others deleted that no round has missed yet."""
+    keys = {MISSING_KEY: str(missing)} if missing else {}
+    if removed is None or removed > missing:
+        keys[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
+    return keys
+
+
+def totals_of(metadata: TableMetadata) -> LakeTotals:
+    """Figures of the head."""
+    head = metadata.current_snapshot()
+    summary = {} if head is None else summary_of(head)
+    total, counted = partial(_total, summary), summary.get(ROWS_KEY)
+    return LakeTotals(
+        data_files=total("data-files"),
+        delete_files=total("delete-files"),
+        rows=max(0, total("records") - total("position-deletes")) if counted is None else int(counted),
+        bytes=total("files-size"),
+        snapshots=len(metadata.snapshots),
+        is_exact=counted is not None or total("equality-deletes") == 0,
+    )
+
+
+def _total(summary: dict[str, str], key: str) -> int:
+    return int(summary.get(f"total-{key}", "0"))

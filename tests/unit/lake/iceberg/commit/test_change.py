@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import pytest
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.table.snapshots import Operation
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.iceberg.commit.change import FileChange, NewFile
+from lakeward.lake.core.change import ChangeKind
+from lakeward.lake.core.committer import CoreCommitter
+from lakeward.lake.iceberg.commit.change import IcebergChange, NewFile
+from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.newfiles import data_candidates
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.manifests import CACHE, load_manifests, read_entries
@@ -39,17 +41,18 @@ def replace_files(lake: IcebergLakeStorage, log: ScriptedLog, dropped: list[str]
     whole = LakeRound.plan(lake, log)
     whole.stops[B0] = 0
     whole.write(B0)
-    committer, base = lake.open_committer(log.table), whole.base
-    ground = committer.load_ground(base, whole.round_id)
+    committer, base = CoreCommitter(lake.open_table(log.table)), whole.base
+    ground = base.loaded
+    assert isinstance(ground, IcebergGround)
     (new,) = data_candidates(ground.table, [WriteResult.from_bytes(r) for r in whole.results])
-    change = FileChange(
+    change = IcebergChange.of(
         data=(NewFile(new.spec_id, new.file, sequence),),
         drop=frozenset((path, None) for path in dropped),
-        operation=Operation.REPLACE,
+        kind=ChangeKind.REWRITE,
         rows_gone=6,
     )
     properties = CommitProperties(round_id=RoundId(str(base.token)), epoch=1, job="j", offsets={})
-    committable = committer.build(ground, properties, change)
+    committable = committer.build(ground, base, properties, change)
     return committer.commit(committable, Precondition(table_id=log.table.table_id, token=base.token))
 
 

@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
+from lakeward.lake.core.expiry import plan_expiry
+from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, walk
-from lakeward.lake.iceberg.meta.expiry import plan_expiry
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.manifests import live_count, plan_merges
-from lakeward.model.round import LakeBase
+from lakeward_testing.lakes.suite import LakeSuite
 
 
 def manifest(name: str, files: int, content: ManifestContent = ManifestContent.DATA, spec: int = 0) -> ManifestFile:
@@ -84,6 +89,14 @@ def table(ages: list[int], **refs: int) -> TableMetadata:
     )
 
 
+def expired(metadata: TableMetadata) -> list[int]:
+    connection = IcebergConnection({})
+    log = IcebergSnapshotLog(connection, LakeSuite().table_info())
+    catalog = NoopCatalog("none")
+    ground = log.ground(Table(("db", "t"), metadata, "file:///t", PyArrowFileIO(), catalog))
+    return [int(s.snapshot_id) for s in plan_expiry(log, ground, 1_000_000)]
+
+
 @pytest.mark.parametrize(
     ("refs", "gone"),
     [
@@ -97,16 +110,16 @@ def table(ages: list[int], **refs: int) -> TableMetadata:
 )
 def test_what_may_expire(refs: dict[str, int], gone: list[int]) -> None:
     ages = [500, 400, 300, 250, 200, 150] if refs.get("main") else [500, 400, 300, 50, 20, 10]
-    assert plan_expiry(table(ages, **refs), 1_000_000) == gone
+    assert expired(table(ages, **refs)) == gone
 
 
 def test_so_many_are_kept_whatever_their_age() -> None:
     metadata = table([500, 400, 300])
-    assert plan_expiry(metadata, 1_000_000) == [1, 2]
+    assert expired(metadata) == [1, 2]
     kept = metadata.model_copy(
         update={"properties": {**metadata.properties, "history.expire.min-snapshots-to-keep": "2"}}
     )
-    assert plan_expiry(kept, 1_000_000) == [1]
+    assert expired(kept) == [1]
 
 
 def test_a_chain_that_was_cut_says_so() -> None:
@@ -144,6 +157,6 @@ def with_summary(number: int, operation: str, **summary: str) -> Snapshot:
 )
 def test_how_many_rows_others_removed(foreign: list[Snapshot], removed: int | None) -> None:
     ours = with_summary(1, "append", **{"lakeward.foreign-removed": "4"})
-    assert Reconciled(LakeBase(), ours, tuple(foreign), None).foreign_removed() == removed
+    assert Reconciled(ours, tuple(foreign)).foreign_removed() == removed
     uncounted = with_summary(1, "append", **{"lakeward.foreign-removed": "uncounted"})
-    assert Reconciled(LakeBase(), uncounted, tuple(foreign), None).foreign_removed() is None
+    assert Reconciled(uncounted, tuple(foreign)).foreign_removed() is None

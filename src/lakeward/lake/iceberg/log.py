@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An Iceberg table's snapshots as the commit protocol uses them: a catalog swaps main and our tag in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakeward.errors import CommitConflict, LakeError
+from lakeward.lake.conflict import describe_conflict
+from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
+from lakeward.lake.core.historylimit import HistoryLimit
+from lakeward.lake.core.log import HeadMoved, SnapshotLog
+from lakeward.lake.core.reconcile import load_base
+from lakeward.lake.iceberg.commit.change import IcebergChange
+from lakeward.lake.iceberg.commit.foreignrows import may_insert
+from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
+from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder, offset_keys
+from lakeward.lake.iceberg.commit.request import FOR_EVER_MS, CommitRequest, assert_ref
+from lakeward.lake.iceberg.commit.send import CONFLICTS, send
+from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, find_superseded, only_in
+from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.location import canonical, carries
+from lakeward.lake.iceberg.meta.mapping import DEFAULTS
+from lakeward.lake.iceberg.meta.summary import SummaryReader, foreign_removed_keys, summary_of, totals_of
+from lakeward.lake.iceberg.scan.scan import same_rows
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.flussoffsets import find_partitions
+from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, ROUND_KEY, ROWS_KEY, TABLE_ID_KEY
+
+_ATTEMPTS = 3
+
+
+class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest]):
+    """`loaded`: every answer comes from this table, and the catalog is not asked again. `is_live`: of snapshots that
+    only an answer of the live catalog names, see `SnapshotBuilder`."""
+
+    lake, ground_type = "iceberg", IcebergGround
+
+    def __init__(
+        self, connection: IcebergConnection, info: TableInfo, loaded: Table | None = None, *, is_live: bool = False
+    ) -> None:
+        self._connection, self._info, self.table = connection, info, str(info.path)
+        self._is_live = is_live
+        self._builder = SnapshotBuilder(connection.clock, is_live=is_live)
+        self._summaries: SummaryReader | None = None
+        self._pinned = None if loaded is None else self.ground(loaded)
+        self.spent: list[Callable[[], None]] = []
+        """Deletes the files of keys that the prepared commit made into positions, once it has landed."""
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._pinned is not None
+
+    def now_ms(self) -> int:
+        return self._connection.clock.now_ms()
+
+    # ---- looking back ----------------------------------------------------------------------------------------------
+    def load(self) -> IcebergGround:
+        return self._pinned or self.ground(self._connection.load_planned(self._info))
+
+    def ground(self, table: Table) -> IcebergGround:
+        self._summaries = self.summaries(table)
+        return IcebergGround(table, self)
+
+    def summaries(self, table: Table) -> SummaryReader:
+        partitions = find_partitions(self._info.descriptor)
+        return SummaryReader(self.table, self._info.table_id, table.io, partitions=partitions)
+
+    def is_current(self, ground: IcebergGround) -> bool:
+        """The catalog says so at the commit, which demands the references that the ground has."""
+        return True
+
+    def reconcile(self, table: Table) -> Reconciled:
+        with lake_errors(self.table, "reconcile"):
+            same = lambda head, tagged: same_rows(table, self._info, head, tagged)  # noqa: E731
+            return reconcile(table.metadata, self.summaries(table), same)
+
+    def load_base(self, ground: IcebergGround) -> LakeBase:
+        return load_base(self, ground, self._info.table_id)
+
+    def newest_first(self, ground: IcebergGround, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
+        chain = walk(ground.table.metadata).chain
+        ids = {s.snapshot_id for s in chain}
+        beside = [s for s in ground.table.metadata.snapshots if s.snapshot_id not in ids]
+        beside.sort(key=lambda s: (s.sequence_number or 0, s.timestamp_ms), reverse=True)
+        return map(self._log_snapshot, [*chain, *beside])
+
+    def get(self, ground: IcebergGround, snapshot_id: SnapshotId) -> LogSnapshot:
+        return self._log_snapshot(self.find_snapshot(ground, snapshot_id))
+
+    def find_snapshot(self, ground: IcebergGround, snapshot_id: SnapshotId) -> Snapshot:
+        """Raises `SnapshotGone`."""
+        snapshot = ground.table.metadata.snapshot_by_id(int(snapshot_id)) if snapshot_id.isdigit() else None
+        if snapshot is None:
+            raise self.gone(snapshot_id)
+        return snapshot
+
+    def has(self, ground: IcebergGround, snapshot_id: SnapshotId) -> bool:
+        return snapshot_id.isdigit() and ground.table.metadata.snapshot_by_id(int(snapshot_id)) is not None
+
+    def own_history(self, ground: IcebergGround) -> OwnHistory:
+        past, summaries = ground.reconciled, self.summaries(ground.table)
+        is_tag_ours = past.tagged is not None and summaries.owner(past.tagged) == self._info.table_id
+        counted = (past.newest, past.tagged if is_tag_ours else None)
+        return OwnHistory(
+            newest=_own(past.tagged, None) if past.is_rolled_back else _own(past.newest, past.owner),
+            stands_on=_own(past.newest, past.owner),
+            is_rolled_back=past.is_rolled_back,
+            counted=tuple(summary_of(s) for s in counted if s is not None),
+        )
+
+    def own_at(self, ground: IcebergGround, snapshot_id: SnapshotId) -> OwnCommit | None:
+        """Others may have rewritten the table and expired what lay between: our tag still says how far the head's rows
+        go, as it does for a round."""
+        summaries = self.summaries(ground.table)
+        for ancestor in walk(ground.table.metadata, int(snapshot_id)).chain:
+            if summaries.owner(ancestor) == self._info.table_id:
+                return _own(ancestor, self._info.table_id)
+        with suppress(LakeError):
+            past = ground.reconciled
+            if snapshot_id == ground.head_id and not past.is_rolled_back and past.owner == self._info.table_id:
+                return _own(past.newest, past.owner)
+        return None
+
+    def offsets(self, commit: OwnCommit) -> OffsetMap:
+        """A Fluss job's are in a file beside, where any load of the table finds it."""
+        if self._summaries is None:
+            self.load()
+        assert self._summaries is not None
+        return self._summaries.offsets(commit.snapshot_id, commit.keys)
+
+    def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
+        """Those alone that it says itself: the file of a Fluss job's offsets may be gone."""
+        is_told = TABLE_ID_KEY in snapshot.facts
+        return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.facts)) if is_told else None
+
+    def _log_snapshot(self, snapshot: Snapshot) -> LogSnapshot:
+        summary, parent = summary_of(snapshot), snapshot.parent_snapshot_id
+        operation = summary.get("operation", "")
+        return LogSnapshot(
+            snapshot_id=SnapshotId(str(snapshot.snapshot_id)),
+            parent_id=None if parent is None else SnapshotId(str(parent)),
+            committed_at_ms=snapshot.timestamp_ms,
+            operation=operation,
+            sequence=snapshot.sequence_number or 0,
+            keys=summary if summary.get(TABLE_ID_KEY) == self._info.table_id else {},
+            facts=summary,
+            adds_rows=may_insert(snapshot),
+            removes_rows=operation in ("delete", "overwrite"),
+        )
+
+    # ---- commits ---------------------------------------------------------------------------------------------------
+    def own_keys(
+        self, ground: IcebergGround, base: LakeBase, properties: CommitProperties, change: IcebergChange
+    ) -> Mapping[str, str | None]:
+        """Rows that are counted where others changed some; how many of those no round has missed yet; in the Fluss
+        setting the file of offsets that Fluss gave. Fluss's job stops at a snapshot of that name without a path."""
+        with lake_errors(self.table, "prepare a commit of"):
+            rows = self._rows_after(ground, base, change)
+        keys: dict[str, str | None] = {
+            ROWS_KEY: None if rows is None else str(rows),
+            **offset_keys(self._info, ground, base.offsets.overlaid(properties.offsets)),
+            **foreign_removed_keys(ground.reconciled.foreign_removed(), change.missing),
+            **properties.extra,
+        }
+        return keys if keys.get(OFFSETS_KEY, "") is not None else {**keys, COMMIT_USER_KEY: None}
+
+    def _rows_after(self, ground: IcebergGround, base: LakeBase, change: IcebergChange) -> int | None:
+        """Counted where others changed rows, Fluss's Flink job among them, whose snapshots do not say how many live."""
+        before = 0 if ground.reconciled.newest is None else base.lake_rows
+        if before is None or ground.others_changed_rows:
+            before = count_live_rows(ground.table, ground.head, self._info.descriptor.partition_keys)
+        return None if before is None or change.rows_gone is None else max(0, before + change.rows - change.rows_gone)
+
+    def encode(self, ground: IcebergGround, round_id: RoundId, keys: Mapping[str, str], change: IcebergChange) -> bytes:
+        """Writes the manifests. Raises `CommitConflict` where orphan removal took a file of this round: it fences
+        first, so that the table belongs to someone else by then."""
+        with lake_errors(self.table, "prepare a commit of"):
+            try:
+                snapshot = self._builder.build(ground, round_id, keys, change)
+            except FileNotFoundError as error:
+                on_base = Precondition.on(self._info.table_id, load_base(self, ground, self._info.table_id, as_is=True))
+                reason = f"{error.filename} is gone: orphan removal took it"
+                now = lambda: load_base(self, self.load(), self._info.table_id)  # noqa: E731
+                raise describe_conflict(self.table, RoundId(keys[ROUND_KEY]), reason, on_base, now) from error
+        metadata = ground.table.metadata
+        request = CommitRequest.on(metadata, table_id=self._info.table_id, round_id=round_id, snapshot=snapshot)
+        return request.to_bytes()
+
+    def retries(self, ground: IcebergGround) -> tuple[int | None, float | None]:
+        properties = ground.table.metadata.properties
+        limit_ms = _number(properties, "commit.retry.total-timeout-ms")
+        return _number(properties, "commit.retry.num-retries"), None if limit_ms is None else limit_ms / 1_000
+
+    def parse(self, payload: bytes) -> CommitRequest:
+        return CommitRequest.from_bytes(payload)
+
+    def append(self, request: CommitRequest, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
+        ground = base.loaded if isinstance(base.loaded, IcebergGround) else self.load()
+        try:
+            metadata = self.send(ground.table, replace(request, expire=tuple(map(int, expire))))
+        except CONFLICTS as error:
+            raise HeadMoved(describe(error)) from error
+        return replace(self._log_snapshot(request.snapshot), totals=totals_of(metadata))
+
+    def send(self, table: Table, request: CommitRequest) -> TableMetadata:
+        return send(self._connection, table, request)
+
+    def settle(self, request: CommitRequest) -> None:
+        spent, self.spent = self.spent, []
+        for delete in spent:
+            with suppress(OSError):  # left behind, it is an orphan
+                delete()
+
+    # ---- expiry and names ------------------------------------------------------------------------------------------
+    def limit(self, ground: IcebergGround) -> HistoryLimit:
+        return HistoryLimit.of({**DEFAULTS, **ground.table.metadata.properties}, prefix="")
+
+    def superseded(self, ground: IcebergGround, kept: int) -> Iterator[tuple[SnapshotId, int]]:
+        return iter(() if self._is_live else find_superseded(ground.table.metadata, kept))
+
+    def protected(self, ground: IcebergGround) -> set[SnapshotId]:
+        return {SnapshotId(str(ref.snapshot_id)) for ref in ground.table.metadata.refs.values()}
+
+    def expiring(self, ground: IcebergGround, snapshot_id: SnapshotId) -> ExpiringSnapshot:
+        return expiring(ground.table.metadata, int(snapshot_id))
+
+    def forget(self, ground: IcebergGround, snapshots: Collection[SnapshotId]) -> bool:
+        if not snapshots:
+            return True
+        removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [int(s) for s in snapshots]})
+        try:
+            self.update(ground.table, "expire snapshots of", removal)
+        except HeadMoved:
+            return False
+        return True
+
+    def references(self, ground: IcebergGround) -> set[str]:
+        with lake_errors(self.table, "read references of"):
+            files = Reachable(ground.table.io).files(ground.table.metadata)
+        return {*files, *self._metadata_files(ground.table)}
+
+    def _metadata_files(self, table: Table) -> set[str]:
+        """Of those that `IcebergFiles.list_files` lists: the table's, and the older ones that its metadata still
+        names."""
+        mark = self.mark(table.metadata)
+        known = (table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log))
+        return set() if mark is None else {canonical(path) for path in known if carries(path, mark)}
+
+    def mark(self, metadata: TableMetadata) -> str | None:
+        """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own
+        property."""
+        is_kept = metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true"
+        mark: str | None = None if is_kept else getattr(self._connection.catalog, "mark", None)
+        return mark
+
+    def only_in(self, ground: IcebergGround, expired: Sequence[ExpiringSnapshot]) -> list[str]:
+        """What goes is read first, what stays after it: a snapshot made meanwhile stands on one that stayed."""
+        with lake_errors(self.table, "read expired snapshots of"):
+            return only_in(ground.table.io, expired, ground.table.metadata)
+
+    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
+        """For ever, whatever the table's `history.expire.max-ref-age-ms` says."""
+        at = {"snapshot-id": int(snapshot_id), "type": SnapshotRefType.TAG, "max-ref-age-ms": FOR_EVER_MS}
+        self._name(name, snapshot_id, SetSnapshotRefUpdate.model_validate({"ref-name": name, **at}))
+
+    def untag(self, name: str) -> None:
+        self._name(name, None, RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
+
+    def _name(self, name: str, snapshot_id: SnapshotId | None, update: TableUpdate) -> None:
+        """Tried again when somebody else commits meanwhile."""
+        for attempt in range(_ATTEMPTS):
+            ground = self.load()
+            before = ground.table.metadata.refs.get(name)
+            if (None if before is None else str(before.snapshot_id)) == snapshot_id:
+                return
+            if snapshot_id is not None:
+                self.find_snapshot(ground, snapshot_id)
+            try:
+                self.update(ground.table, "name a snapshot of", update)
+            except HeadMoved as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise CommitConflict(table=self.table, round_id=name, reason=str(error)) from error
+            else:
+                return
+
+    def update(self, table: Table, what: str, *updates: TableUpdate) -> None:
+        """On exactly the references that the table has: a tag or branch made meanwhile may need what would go. Raises
+        `HeadMoved`."""
+        refs = table.metadata.refs
+        asserted = [assert_ref(name, ref.snapshot_id) for name, ref in refs.items()]
+        asserted += [] if MAIN_BRANCH in refs else [assert_ref(MAIN_BRANCH, None)]
+        requirements: tuple[TableRequirement, ...] = (AssertTableUUID(uuid=table.metadata.table_uuid), *asserted)
+        try:
+            with lake_errors(self.table, what):
+                self._connection.catalog.commit_table(table, requirements, updates)
+        except (CommitFailedException, ValueError) as error:
+            raise HeadMoved(describe(error)) from error
+
+
+def _own(snapshot: Snapshot | None, owner: str | None) -> OwnCommit | None:
+    """`owner`: the table id, which a Fluss job's snapshot says in the path of its offsets."""
+    if snapshot is None:
+        return None
+    summary = summary_of(snapshot)
+    keys = summary if owner is None else {**summary, TABLE_ID_KEY: owner}
+    return OwnCommit(SnapshotId(str(snapshot.snapshot_id)), keys)
+
+
+def _number(properties: Mapping[str, str], key: str) -> int | None:
+    """A whole number that the table has been given; None for none, or for something else."""
+    text = properties.get(key, "")
+    return int(text) if text.isdigit() else None
