@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +128,92 @@ def test_a_backup_under_load_comes_back_elsewhere(tmp_path: Path, capsys: pytest
             writers.stopping.set()
         job.kill()
         server.kill()
+
+
+@pytest.mark.parametrize(
+    "format_name",
+    ["iceberg", *(pytest.param(name, marks=pytest.mark.soak) for name in ("paimon", "delta", "lance", "hudi"))],
+)
+def test_a_backup_with_its_lake_comes_back_when_all_is_lost(
+    format_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounds go on while it is made; then the data folder goes, and the warehouse in it."""
+    server = Server(tmp_path / "server", {"datalake.format": format_name})
+    job = Job(server, "job", spark=False)
+    target = str(tmp_path / "backups")
+    writers: Writers | None = None
+    try:
+        with server.connect() as client:
+            for path, key in ((LOG, ""), (PK, "id")):
+                client.create_table(path, "id BIGINT NOT NULL, state STRING", primary_key=key, freshness="300 ms")
+            writers = Writers(server)
+            for path in (LOG, PK):
+                wait_until(
+                    lambda path=path: (status(client, path)["lake_rows"] or 0) > 500,  # type: ignore[misc]
+                    what=f"rows of {path} in the lake",
+                )
+            before = {path: list(numbers) for path, numbers in writers.acknowledged.items()}
+            assert app.run(["backup", "create", target, "--with-lake", "--server", server.url]) == 0
+            assert "with lake default: " in capsys.readouterr().out
+            writers.stop()
+        job.kill()
+        server.stop()
+        shutil.rmtree(server.folder / "data")
+
+        data = str(tmp_path / "b" / "data")
+        assert app.run(["backup", "restore", target, "--data", data]) == 0
+        assert "--with-lake brings it back" in capsys.readouterr().err
+        shutil.rmtree(data)
+        assert app.run(["backup", "restore", target, "--data", data, "--with-lake"]) == 0
+        told = capsys.readouterr()
+        assert f"lake default is in {server.folder / 'data' / 'warehouse'}" in told.out
+        (command,) = re.findall(r"start it with: lakeward server (.*)", told.err)
+        given = shlex.split(command)
+        settings = dict(s.split("=", 1) for flag, s in pairwise(given) if flag == "--set")
+        server = Server(tmp_path / "b", settings)
+        job = Job(server, "job", spark=False)
+        with server.connect() as client:
+            if status(client, PK)["blocked"]:
+                assert app.run(["table", "resync", PK, "--wait", "120", "--server", server.url]) == 0
+            for path in (LOG, PK):
+                tier_now(client, client.table(path))
+                assert sorted(set(before[path]) - set(ids(client, path))) == []
+                numbers = sorted(client.read(path, mode="lake").to_table().column("id").to_pylist())
+                assert len(numbers) == len(set(numbers)), "no row twice"
+                found = verify_table(client.plugin, TablePath.parse(path), deep=True)
+                assert not found.all_findings, found.all_findings
+    finally:
+        if writers is not None:
+            writers.stopping.set()
+        job.kill()
+        server.kill()
+
+
+def test_a_lake_that_is_still_there_is_left_alone(
+    start_server: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start_server(settings={"datalake.format": "iceberg"})
+    server.client().create_table(LOG, "id BIGINT")
+    target = str(tmp_path / "saved")
+    assert app.run(["backup", "create", target, "--with-lake", "--server", server.url]) == 0
+    server.stop()
+    (server.data / "warehouse" / "later").touch()
+    assert app.run(["backup", "restore", target, "--data", str(tmp_path / "back"), "--with-lake"]) == 0
+    assert f"lake default was left as it is: there are files in {server.data / 'warehouse'}" in capsys.readouterr().err
+    assert (server.data / "warehouse" / "later").exists()
+
+
+def test_a_lake_elsewhere_is_named_and_left_out(
+    start_server: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    settings = {"datalake.format": "iceberg", "datalake.iceberg.type": "sql", "datalake.iceberg.uri": uri}
+    server = start_server(settings={**settings, "datalake.iceberg.warehouse": f"file://{tmp_path}/warehouse"})
+    target = str(tmp_path / "saved")
+    assert app.run(["backup", "create", target, "--with-lake", "--server", server.url]) == 0
+    assert f"not in it: lake default, at uri={uri}" in capsys.readouterr().err
+    assert app.run(["backup", "restore", target, "--data", str(tmp_path / "back"), "--with-lake"]) == 2
+    assert "no lake is in it" in capsys.readouterr().err
 
 
 @pytest.fixture

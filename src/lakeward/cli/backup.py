@@ -31,25 +31,40 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="backup")
 
 
-def create(target: Target, server: Server = None, as_json: Json = False) -> None:
+def create(
+    target: Target,
+    server: Server = None,
+    with_lake: Annotated[
+        bool, typer.Option("--with-lake", help="Also the lakes that are in folders of the server's machine.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Makes a backup; the server writes it. All that was acknowledged before the call is in it or in the lake. The lake
-    itself is not.
+    itself is in it with --with-lake.
 
-    Example: lakeward backup create /backups"""
+    Example: lakeward backup create /backups --with-lake"""
     from lakeward.protocol import routes
     from lakeward.protocol.backup import BackupMade, MakeBackup
-    from lakeward.protocol.codec import encode
+    from lakeward.protocol.codec import decode, encode
 
     with closing(open_server(server)) as door:
-        message = encode(MakeBackup(target=_absolute(target)))
+        message = encode(MakeBackup(target=_absolute(target), with_lake=with_lake))
+        if not with_lake:  # a server from before 0.2 does not know it
+            del message["with_lake"]
         body = door.ask("POST", routes.BACKUPS, message, repeatable=False, timeout_s=WAIT_S)
-    made = BackupMade(**body)
+    made = decode(BackupMade, body)
     if as_json:
         print_json(body)
-    else:
-        print(f"{made.name}: {counted(made.files, 'file')}, {size(made.bytes)}, {duration(made.took_ms)}")
-        note("in it: logs, keys, state and settings of the server. Not in it: files of lake tables (keep versions of")
-        note("their bucket, or copy their folder), secrets, and the settings of jobs")
+        return
+    print(f"{made.name}: {counted(made.files, 'file')}, {size(made.bytes)}, {duration(made.took_ms)}")
+    for name, lake_bytes in made.lakes.items():
+        print(f"with lake {name}: {size(lake_bytes)}")
+    for name, place in made.lakes_left_out.items():
+        way = (
+            "make copies of it, or versions of its bucket" if with_lake else "--with-lake takes it where it is a folder"
+        )
+        note(f"not in it: lake {name}, at {place}; {way}")
+    note("not in it: secrets, and the settings of jobs")
 
 
 def list_found(target: Target, as_json: Json = False) -> None:
@@ -72,6 +87,9 @@ def restore(
     target: Target,
     data: Annotated[Path, typer.Option("--data", help="The folder to make; it must not be there, or be empty.")],
     name: Annotated[str | None, typer.Option("--name", help="Which one; else the newest.")] = None,
+    with_lake: Annotated[
+        bool, typer.Option("--with-lake", help="Also its lakes, each to the folder where it was.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Puts a backup back as a data folder, every file checked. The server that had it must not run any more.
@@ -79,12 +97,21 @@ def restore(
     Example: lakeward backup restore /backups --data ./lakeward-data"""
     from lakeward.server.backups import restore_backup
 
-    restored = restore_backup(_absolute(target), data.absolute(), name)
+    restored = restore_backup(_absolute(target), data.absolute(), name, with_lake=with_lake)
+    made = restored.manifest
     if as_json:
-        print_json({"name": restored.name, "data": str(data), "files": len(restored.files)})
+        print_json({"name": made.name, "data": str(data), "files": len(made.files), "lakes": dict(restored.lakes)})
         return
-    print(f"{restored.name} is in {data}: {counted(len(restored.files), 'file')}, {size(restored.bytes)}")
-    for line in _start_lines(data, restored.lakes):
+    print(f"{made.name} is in {data}: {counted(len(made.files), 'file')}, {size(made.bytes)}")
+    for lake, folder in restored.lakes.items():
+        print(f"lake {lake} is in {folder}: {size(made.lake_bytes[lake])}")
+    for lake, folder in restored.lakes_there.items():
+        note(f"lake {lake} was left as it is: there are files in {folder}")
+    for lake, record in made.lakes.items() if not with_lake else ():
+        if record.folder and not Path(record.folder).is_dir():
+            way = "--with-lake brings it back" if lake in made.lake_files else "bring it back from a copy of its own"
+            note(f"lake {lake} is gone from {record.folder}: {way}")
+    for line in _start_lines(data, made.lakes):
         note(line)
 
 

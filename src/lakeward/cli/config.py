@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakeward config`: every option with its value and where that came from, or one of them with its help."""
+"""`lakeward config`: every option with its value and where that came from, one of them with its help, or those below a
+prefix."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from lakeward.config import Resolved, Scope, resolve
+from lakeward.cli.output import note
+from lakeward.config import Config, Resolved, Scope, resolve
 from lakeward.config.config import find_nearest
 from lakeward.config.option import variable_name
-from lakeward.errors import UnknownOption
+from lakeward.errors import LakewardError, UnknownOption
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    key: Annotated[str | None, typer.Argument(help="One option; without it all of them.")] = None,
+    key: Annotated[str | None, typer.Argument(help="One option, or what several begin with; without it all.")] = None,
     scope: Annotated[
         Scope | None, typer.Option("--scope", help="Only options of the server, job, table or client.")
     ] = None,
@@ -28,18 +30,30 @@ def show(
     """Settings now in force here, and where each came from: file, environment or default.
 
     Example: lakeward config table.datalake.freshness"""
-    rows = resolve().resolved([scope] if scope else Scope)
+    config, problem = _load()
+    rows = config.resolved([scope] if scope else Scope)
     if key is not None:
-        rows = [row for row in rows if row.key == key]
+        rows = [r for r in rows if r.key == key] or [r for r in rows if r.key.startswith(f"{key}.")]
         if not rows:
             raise UnknownOption(where="lakeward config", key=key, nearest=find_nearest(key))
     if as_json:
         print(json.dumps([{"key": row.key, "value": row.text, "from": row.where} for row in rows]))
-    elif key is not None:
+    elif rows[0].key == key:
         print("\n".join(describe(rows[0])))
     else:
         width = max(len(row.key) for row in rows)
         print("\n".join(f"{row.key:<{width}}  {row.text or '-':<24}  {row.where}" for row in rows))
+    if problem is not None:
+        raise problem
+
+
+def _load() -> tuple[Config, LakewardError | None]:
+    """Settings that are wrong are no reason to show none: the defaults then, and what is wrong."""
+    try:
+        return resolve(), None
+    except LakewardError as error:
+        note("these are the defaults, because the settings given here are wrong:")
+        return Config(()), error
 
 
 def describe(row: Resolved) -> list[str]:

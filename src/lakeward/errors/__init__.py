@@ -26,7 +26,8 @@
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakeMetadataTooLarge, LakePathRefused,
-    │                               LakeFileBroken, LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing,
+    │                               LakeFileBroken, LakeHistoriesDiffer, LakeFolderMoved, LakeSchemaBroken,
+    │                               ReplacedRowMissing,
     │                               ForeignRowsFound, LakeHistoryGone, RowNotEncoded, LakeUnreadable, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a child process ended before it was up

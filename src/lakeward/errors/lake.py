@@ -181,6 +181,18 @@ class LakeHistoriesDiffer(LakeError):
     other: str
 
 
+class LakeFolderMoved(LakeError):
+    code = "lake-folder-moved"
+    template = (
+        "folder {old} was moved to {new}: Iceberg tables name their files by whole paths, {tables} of this server in "
+        "{old}, for every engine that reads them. Move it back, or let the old path lead to the new one: {command}"
+    )
+    old: str
+    new: str
+    tables: int
+    command: str
+
+
 class LakeSchemaBroken(LakeError):
     code = "lake-schema-broken"
     template = (

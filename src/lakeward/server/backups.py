@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups of a server's folder: made while it runs, listed, put back. The lake is not in them.
+"""Backups of a server's folder: made while it runs, listed, put back. Lakes are in them where that is asked for.
 
 A backup is a folder below its target, or a prefix in S3: `files/` as they were, and `backup.json`, which is written
 last and names each of them with size and checksum. Without it there is no backup.
@@ -14,7 +14,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,9 @@ from lakeward.hot.embedded.backup import copy_database, stage_store
 from lakeward.hot.embedded.log.durable import sync_folder
 from lakeward.lake.allowedpaths import AllowedPaths
 from lakeward.model.faults import fault_point
-from lakeward.protocol.backup import BackupMade
+from lakeward.protocol.backup import BackupMade, MakeBackup
 from lakeward.protocol.codec import decode, encode
+from lakeward.server.lakecopy import LakeFolder
 from lakeward.server.restored import LakeRecord, RestoredMark, write_mark
 from lakeward.server.show.facts import BACKED_UP
 
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 
     from lakeward.server.services import Services
 
-PREFIX, MANIFEST, FILES, STAGED = "lakeward-", "backup.json", "files", "backup-staged"
+PREFIX, MANIFEST, FILES, LAKES, STAGED = "lakeward-", "backup.json", "files", "lakes", "backup-staged"
 _PART_BYTES = 8 << 20
 _one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackupManifest:
-    """`files`: path -> (bytes, CRC-32). `ends`: table -> bucket -> where its log ends. `lakes`: those of the server,
-    which are not in the backup."""
+    """`files`: path -> (bytes, CRC-32). `ends`: table -> bucket -> where its log ends. `lakes`: those of the server.
+    `lake_files`: the files of those that are in the backup, below `lakes/<name>/`."""
 
     name: str
     version: str
@@ -51,14 +52,21 @@ class BackupManifest:
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lakes: Mapping[str, LakeRecord] = field(default_factory=dict)
+    lake_files: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         return sum(size for size, _ in self.files.values())
 
+    @property
+    def lake_bytes(self) -> dict[str, int]:
+        return {name: sum(size for size, _ in files.values()) for name, files in self.lake_files.items()}
 
-def make_backup(services: Services, target: str) -> BackupMade:
-    """Everything that was acknowledged before the call is in it, or in the lake. Raises `InvalidRequest`."""
+
+def make_backup(services: Services, asked: MakeBackup) -> BackupMade:
+    """Everything that was acknowledged before the call is in it, or in the lake. Lakes are copied last, so that they
+    are as new as the rest of the copy or newer. Raises `InvalidRequest`."""
+    target = asked.target
     if not _one_at_a_time.acquire(blocking=False):
         raise InvalidRequest(what="backup", reason="another one is under way; wait for its end")
     with ExitStack() as stack:
@@ -66,8 +74,11 @@ def make_backup(services: Services, target: str) -> BackupMade:
         begun_at_ms, began = services.clock.now_ms(), time.monotonic()
         storage, root = open_target(target)
         data = services.data.resolve()
-        if data in Path(root).parents or Path(root) == data:
-            raise InvalidRequest(what=f"target {target}", reason=f"it lies in the data folder {data}")
+        folders = services.lakes.local_folders() if asked.with_lake and services.lakes is not None else {}
+        for folder in (data, *(lake.folder.resolve() for lake in folders.values())):
+            if folder in Path(root).parents or Path(root) == folder:
+                what = "the data folder" if folder == data else "the lake's folder"
+                raise InvalidRequest(what=f"target {target}", reason=f"it lies in {what} {folder}")
         staged = data / STAGED
         shutil.rmtree(staged, ignore_errors=True)
         stack.callback(shutil.rmtree, staged, ignore_errors=True)
@@ -77,14 +88,27 @@ def make_backup(services: Services, target: str) -> BackupMade:
         files = _send(staged, storage, f"{root}/{name}/{FILES}")
         lakes = {} if services.lakes is None else services.lakes.records()
         manifest = BackupManifest(
-            name=name, version=__version__, begun_at_ms=begun_at_ms, files=files, ends=ends, lakes=lakes
+            name=name,
+            version=__version__,
+            begun_at_ms=begun_at_ms,
+            files=files,
+            ends=ends,
+            lakes=lakes,
+            lake_files={n: _send_lake(lake, storage, f"{root}/{name}/{LAKES}/{n}") for n, lake in folders.items()},
         )
         fault_point("backup.before-manifest")
         with storage.open_output_stream(f"{root}/{name}/{MANIFEST}") as out:
             out.write(json.dumps(encode(manifest)).encode())
         (data / BACKED_UP).touch()
     took_ms = round((time.monotonic() - began) * 1000)
-    return BackupMade(name=name, files=len(files), bytes=manifest.bytes, took_ms=took_ms)
+    return BackupMade(
+        name=name,
+        files=len(files),
+        bytes=manifest.bytes,
+        took_ms=took_ms,
+        lakes=manifest.lake_bytes,
+        lakes_left_out={n: record.folder or record.place for n, record in lakes.items() if n not in folders},
+    )
 
 
 def _stage(services: Services, data: Path, staged: Path) -> Mapping[str, Mapping[str, int]]:
@@ -96,14 +120,25 @@ def _stage(services: Services, data: Path, staged: Path) -> Mapping[str, Mapping
 
 
 def _send(staged: Path, storage: FileSystem, root: str) -> dict[str, tuple[int, int]]:
+    files = (p for p in staged.rglob("*") if p.is_file())
+    names = sorted(file.relative_to(staged).as_posix() for file in files)
+    return {name: _send_file(staged / name, storage, f"{root}/{name}") for name in names}
+
+
+def _send_lake(lake: LakeFolder, storage: FileSystem, root: str) -> dict[str, tuple[int, int]]:
     files = {}
-    for file in sorted(p for p in staged.rglob("*") if p.is_file()):
-        name = file.relative_to(staged).as_posix()
-        if storage.type_name == "local":
-            storage.create_dir(f"{root}/{name}".rpartition("/")[0], recursive=True)
-        with file.open("rb") as source, storage.open_output_stream(f"{root}/{name}") as out:
-            files[name] = _copy(source, out)
+    for name in lake.files():
+        with suppress(FileNotFoundError):  # it expired since it was listed
+            files[name] = _send_file(lake.folder / name, storage, f"{root}/{name}")
     return files
+
+
+def _send_file(file: Path, storage: FileSystem, target: str) -> tuple[int, int]:
+    with file.open("rb") as source:
+        if storage.type_name == "local":
+            storage.create_dir(target.rpartition("/")[0], recursive=True)
+        with storage.open_output_stream(target) as out:
+            return _copy(source, out)
 
 
 def list_backups(target: str) -> list[BackupManifest]:
@@ -119,38 +154,82 @@ def list_backups(target: str) -> list[BackupManifest]:
     return sorted(found, key=lambda m: m.begun_at_ms)
 
 
-def restore_backup(target: str, data: Path, name: str | None = None) -> BackupManifest:
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """`lakes`: name -> the folder to which its files came back; `lakes_there`: where a lake was there already."""
+
+    manifest: BackupManifest
+    lakes: Mapping[str, str] = field(default_factory=dict)
+    lakes_there: Mapping[str, str] = field(default_factory=dict)
+
+
+def restore_backup(target: str, data: Path, name: str | None = None, *, with_lake: bool = False) -> Restored:
     """The newest, or the one of that name, as a data folder that was not there or is empty, with the mark that says so.
-    Whole or not at all. Raises `InvalidRequest`."""
+    `with_lake`: also its lakes, each to the folder where it was, unless that has files. Whole or not at all. Raises
+    `InvalidRequest`."""
     if data.exists() and any(data.iterdir()):
         raise InvalidRequest(what=f"folder {data}", reason="it is not empty; restore into a new one")
     manifest = _choose(list_backups(target), target, name)
-    storage, root = open_target(target)
-    aside = data.with_name(f"{data.name}.restoring")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(mode=0o700, parents=True)
-    # A link in a backup would bring any file of this machine into the new folder.
-    own = None if "://" in target else AllowedPaths("", f"{root}/{manifest.name}/{FILES}", root)
-    for path, (size, checksum) in manifest.files.items():
-        file = aside / path
-        is_elsewhere = ".." in Path(path).parts or Path(path).is_absolute()
-        if is_elsewhere or (own is not None and not own.allows(f"{own.location}/{path}")):
-            raise InvalidRequest(what=f"backup {manifest.name}", reason=f"its file {path} lies elsewhere")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with storage.open_input_stream(f"{root}/{manifest.name}/{FILES}/{path}") as source, file.open("wb") as out:
-                copied = _copy(source, out)
-        except FileNotFoundError:
-            copied = (0, -1)
-        if copied != (size, checksum):
-            reason = f"its file {path} is not what was written ({copied[0]:,} bytes of {size:,}); take another backup"
-            raise InvalidRequest(what=f"backup {manifest.name}", reason=reason)
+    if with_lake and not manifest.lake_files:
+        reason = "no lake is in it; it was made without --with-lake, or no lake is in a folder of that machine"
+        raise InvalidRequest(what=f"backup {manifest.name}", reason=reason)
+    folders = {n: Path(manifest.lakes[n].folder) for n in manifest.lake_files} if with_lake else {}
+    there = {n: str(folder) for n, folder in folders.items() if folder.is_dir() and any(folder.iterdir())}
+    copies = {
+        n: _Copy(target, manifest.name, f"{LAKES}/{n}", manifest.lake_files[n]) for n in folders if n not in there
+    }
+    aside = _Copy(target, manifest.name, FILES, manifest.files).fetch(data)
+    lakes_aside = {n: copy.fetch(folders[n]) for n, copy in copies.items()}
     write_mark(aside, RestoredMark(backup=manifest.name, begun_at_ms=manifest.begun_at_ms, lakes=manifest.lakes))
-    if data.exists():
-        data.rmdir()
-    aside.rename(data)
-    sync_folder(data.parent)
-    return manifest
+    put_in_place(aside, data)
+    for lake, lake_aside in lakes_aside.items():
+        put_in_place(lake_aside, folders[lake])
+    return Restored(manifest=manifest, lakes={n: str(folders[n]) for n in copies}, lakes_there=there)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Files of a backup below one of its folders."""
+
+    target: str
+    backup: str
+    below: str
+    files: Mapping[str, tuple[int, int]]
+
+    def fetch(self, folder: Path) -> Path:
+        """Everything, checked, in a folder beside `folder`. Raises `InvalidRequest`."""
+        storage, top = open_target(self.target)
+        root = f"{top}/{self.backup}/{self.below}"
+        aside = folder.with_name(f"{folder.name}.restoring")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(mode=0o700, parents=True)
+        # A link in a backup would bring any file of this machine into the new folder.
+        own = None if "://" in self.target else AllowedPaths("", root, top)
+        for path, (size, checksum) in self.files.items():
+            is_elsewhere = ".." in Path(path).parts or Path(path).is_absolute()
+            if is_elsewhere or (own is not None and not own.allows(f"{own.location}/{path}")):
+                raise InvalidRequest(what=f"backup {self.backup}", reason=f"its file {path} lies elsewhere")
+            file = aside / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with storage.open_input_stream(f"{root}/{path}") as source, file.open("wb") as out:
+                    copied = _copy(source, out)
+            except FileNotFoundError:
+                copied = (0, -1)
+            if copied != (size, checksum):
+                reason = (
+                    f"its file {path} is not what was written ({copied[0]:,} bytes of {size:,}); take another backup"
+                )
+                raise InvalidRequest(what=f"backup {self.backup}", reason=reason)
+        return aside
+
+
+def put_in_place(aside: Path, folder: Path) -> None:
+    if folder.exists():
+        folder.rmdir()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside.rename(folder)
+    sync_folder(folder.parent)
 
 
 def open_target(target: str) -> tuple[FileSystem, str]:

@@ -18,6 +18,8 @@ from lakeward.config.shown import shown_options
 from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
 from lakeward.protocol.tables import LakeAddress
+from lakeward.server.lakecopy import LakeFolder, find_lake_folder
+from lakeward.server.movedfolder import check_moved
 from lakeward.server.restored import LakeRecord, as_toml
 from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
@@ -115,7 +117,17 @@ class ServerLakes:
             place=self._place(lake),
             settings={**first, **{f"{prefix}{k}": v for k, v in {**own, **lake.defaults}.items()}},
             defaults={f"{prefix}{k}": v for k, v in self._plugin(lake.format).defaults(self._folder(lake)).items()},
+            folder="" if (local := self._local(lake)) is None else str(local.folder),
         )
+
+    def local_folders(self) -> dict[str, LakeFolder]:
+        """Lakes that are in folders of this machine, with their catalog there or in the server's."""
+        found = {name: self._local(lake) for name, lake in self.lakes.items()}
+        return {name: folder for name, folder in found.items() if folder is not None}
+
+    def _local(self, lake: LakeConfig) -> LakeFolder | None:
+        warehouse = self._options(lake).get("warehouse", "")
+        return find_lake_folder(lake.name, lake.format, lake.settings, warehouse)
 
     def missing(self, recorded: Mapping[str, LakeRecord]) -> dict[str, str]:
         """Lakes of a backup that are not configured, or would be created in another place -> the lines that
@@ -132,6 +144,18 @@ class ServerLakes:
     def _place(self, lake: LakeConfig) -> str:
         plugin = self._plugin(lake.format)
         return plugin.place({**plugin.defaults(self._folder(lake)), **lake.settings})
+
+    def check_moved(self) -> None:
+        """The embedded catalog names files by whole paths, and its folder may have been moved with them. Raises
+        `LakeFolderMoved`."""
+        storage = self._embedded()
+        if storage is None:
+            return
+        from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
+
+        catalog = storage.connection.catalog
+        assert isinstance(catalog, IcebergSqlCatalog)
+        check_moved(list(catalog.pointers().values()), self.data.resolve())
 
     def move_forward(self) -> None:
         """The folder is a restored copy: its catalog may name metadata files that the tables have outgrown since. Safe

@@ -106,6 +106,7 @@ class LakewardServer:
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
         lakes = ServerLakes(self.config, self.settings.data)
+        lakes.check_moved()
         if self.config.get(options.SERVER_RESTORED):
             lakes.move_forward()
         with usable(self.settings.data):

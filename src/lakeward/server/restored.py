@@ -18,12 +18,14 @@ MARK = "restored.json"
 @dataclass(frozen=True, kw_only=True)
 class LakeRecord:
     """A lake as the server of a backup had it. `settings` are those of lakeward.toml, without secrets; `defaults` what
-    the format took where they named no place; `place` where its tables lie."""
+    the format took where they named no place; `place` where its tables lie. `folder`: that of a lake that
+    a backup can copy, empty for others."""
 
     format: str
     place: str
     settings: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
 
     @property
     def all_settings(self) -> dict[str, str]:

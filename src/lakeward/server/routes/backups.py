@@ -22,8 +22,9 @@ def router(services: Services) -> APIRouter:
 
     @router.post(BACKUPS, dependencies=may_change, status_code=201, openapi_extra=described(MakeBackup))
     async def backup(request: Request) -> JSONResponse:
-        """Copies the server's folder to another one, or to S3; returns when it is whole there."""
+        """Copies the server's folder to another one, or to S3, with its lakes if asked for; returns when it is whole
+        there."""
         message = await read_message(request, MakeBackup, exact=True)
-        return answer(await run_in_threadpool(make_backup, services, message.target), status=201)
+        return answer(await run_in_threadpool(make_backup, services, message), status=201)
 
     return router
