@@ -8,17 +8,18 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeward.cli import app
-from lakeward.client import Client
+from lakeward.client import Client, connect
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.protocol.routes import JOBS
 from lakeward_testing.waiting import wait_until
-from tests.spark.processes import Job, Process, Server
+from tests.spark.processes import Job, Process, Server, Serving
 
 COMMAND = re.compile(r"`lakeward ([^`]+)`")
 
@@ -76,7 +77,15 @@ class Operator:
             return {t["key"]: t for t in client.server.ask("GET", "/api/v1/dashboard")["tiles"]}
 
 
-def start_job(command: str, server: Server) -> Process:
+@dataclass
+class Served:
+    """A server that a job is started for."""
+
+    url: str
+    folder: Path
+
+
+def start_job(command: str, server: Serving) -> Process:
     """`lakeward tier ...` as it was recommended, on threads in place of Spark."""
     program, tier, *rest = shlex.split(command)
     assert (program, tier) == ("lakeward", "tier"), command
@@ -95,8 +104,8 @@ def start_job(command: str, server: Server) -> Process:
     return job
 
 
-def wait_for_job(server: Server, job: Job) -> None:
-    with server.connect() as client:
+def wait_for_job(server: Serving, job: Job) -> None:
+    with connect(server.url) as client:
         wait_until(
             lambda: any(j["live"] and j["name"] == job.name for j in client.server.ask("GET", JOBS)["jobs"]),
             what=f"job {job.name}",

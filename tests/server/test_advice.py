@@ -5,6 +5,7 @@ is run until the situation is gone. tests/advice.md lists them."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.routes import PARTITION
 from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import wait_until
-from tests.kit.advice import Operator, catalog_behind, put, wait_for_job
+from tests.kit.advice import Operator, Served, catalog_behind, put, start_job, wait_for_job
 from tests.spark.processes import Job, Process, Server
 
 
@@ -104,6 +105,10 @@ def test_a_server_that_does_not_run_is_started(
     process = Process(["-m", "lakeward.cli", "server"], tmp_path / "server.log", {})
     try:
         wait_until(lambda: operator.call("table", "list") and operator.code == 0, what="the server", poll_s=0.2)
+        (command,) = re.findall(r"start one: (lakeward tier)", operator.works("jobs"))
+        job = start_job(command, Served(f"http://127.0.0.1:{port}", tmp_path))
+        job.kill()
+        assert "advised" in operator.works("jobs")
     finally:
         process.kill()
 

@@ -6,25 +6,17 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from lakeward.errors import TimedOut
+from tests.kit.advice import Served
 from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, tier_now
 
 OTHERS = ("paimon", "delta", "lance", "hudi")
 StartServer = Callable[..., ServerProcess]
-
-
-@dataclass
-class Served:
-    """What a job asks of a server."""
-
-    url: str
-    folder: Path
 
 
 def move(server: ServerProcess, to: Path) -> None:

@@ -172,7 +172,7 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "freshness",
         Level.SOON,
         "covers 57 s only",
-        "lakeward status",
+        "the other findings",
     ),
     "blocked by what has a command": (
         table(state=TableState.PAUSED, waiting_rows=7, blocked="ahead; `lakeward table resync shop.orders` ends that"),
@@ -203,7 +203,7 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "buckets",
         Level.SOON,
         "32 buckets, 12 kB a file, about 46,080 files a day",
-        "longer freshness",
+        "lakeward table alter shop.orders --set 'table.datalake.freshness=2765 s'",
     ),
     "too few buckets": (
         replace(rounds(rows=6_000_000), tables={"shop.orders": info(1)}),

@@ -12,6 +12,9 @@ from lakeward.cli.output import counted
 MANY, SMALL_BYTES = 4, 1_000_000
 """From this many buckets on, files below this size come from the buckets, not from the rate."""
 
+MANY_A_DAY = 1_000
+"""Files a day of one table above which they are worth a word; compactions merge them."""
+
 LARGE_ROWS = 5_000_000
 """Rows of one bucket in a round that a single task reads, about five seconds of it."""
 
@@ -25,8 +28,9 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
         buckets = info.descriptor.bucket_count
         written, files = sum(r.bytes_written for r in rounds), max(1, sum(r.files for r in rounds))
         rows = max(r.rows for r in rounds)
-        if buckets >= MANY and written / files < SMALL_BYTES:
-            day = round(86_400_000 / max(1, table.freshness_ms) * files / len(rounds))
+        day = round(86_400_000 / max(1, table.freshness_ms) * files / len(rounds))
+        if buckets >= MANY and written / files < SMALL_BYTES and day > MANY_A_DAY:
+            freshness_s = -(-86_400 * files // (len(rounds) * MANY_A_DAY))
             yield Diagnosis(
                 check="buckets",
                 level=Level.SOON,
@@ -34,8 +38,8 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 figure=f"{buckets} buckets, {written / files / 1000:,.0f} kB a file, about {day:,} files a day",
                 why="Each round writes a file for each bucket; more buckets than the rate needs make small files, and "
                 "every one of them is read, rewritten and paid for.",
-                mend=f"a longer freshness (lakeward table alter {path} --set table.datalake.freshness=...); the number "
-                "of buckets is fixed, so a new table with fewer and a copy is the other way",
+                mend=f"lakeward table alter {path} --set 'table.datalake.freshness={freshness_s} s'; the number of "
+                "buckets is fixed, so a new table with fewer and a copy is the other way",
             )
         elif rows / buckets > LARGE_ROWS:
             yield Diagnosis(

@@ -56,7 +56,7 @@ def _forecast(admission: AdmissionAnswer | None) -> Iterator[Diagnosis]:
             figure=f"the forecast of {counted(len(admission.rows), 'table')} covers "
             f"{duration(admission.simulated_ms)} only",
             why="The time for it was over: what it says to be late is late, and it says nothing of later rounds.",
-            mend="lakeward status shows the tables that are late now",
+            mend="look at the tables that are late now first: the other findings name them",
         )
     if admission is not None and not admission.feasible:
         late = [r for r in admission.rows if r.feasible and r.misses]
