@@ -155,7 +155,7 @@ def list_backups(target: str) -> list[BackupManifest]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restored:
+class RestoredBackup:
     """`lakes`: name -> the folder to which its files came back; `lakes_there`: where a lake was there already."""
 
     manifest: BackupManifest
@@ -163,7 +163,7 @@ class Restored:
     lakes_there: Mapping[str, str] = field(default_factory=dict)
 
 
-def restore_backup(target: str, data: Path, name: str | None = None, *, with_lake: bool = False) -> Restored:
+def restore_backup(target: str, data: Path, name: str | None = None, *, with_lake: bool = False) -> RestoredBackup:
     """The newest, or the one of that name, as a data folder that was not there or is empty, with the mark that says so.
     `with_lake`: also its lakes, each to the folder where it was, unless that has files. Whole or not at all. Raises
     `InvalidRequest`."""
@@ -184,7 +184,7 @@ def restore_backup(target: str, data: Path, name: str | None = None, *, with_lak
     put_in_place(aside, data)
     for lake, lake_aside in lakes_aside.items():
         put_in_place(lake_aside, folders[lake])
-    return Restored(manifest=manifest, lakes={n: str(folders[n]) for n in copies}, lakes_there=there)
+    return RestoredBackup(manifest=manifest, lakes={n: str(folders[n]) for n in copies}, lakes_there=there)
 
 
 @dataclass(frozen=True)
