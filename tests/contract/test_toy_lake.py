@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
+from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi.lakefile import LakeFile
 from lakeward_testing.lakes import LakeContract
+from lakeward_testing.lakes.suite import B0
 from lakeward_testing.scripted_log import Row
-from tests.kit.toylake import STORAGE, ToyFile, ToyFiles, ToyLog, ToyStorage
+from tests.kit.toylake import STORAGE, ToyFiles, ToyLog, ToyStorage
 
 
 class TestToyLake(LakeContract):
@@ -36,13 +38,13 @@ class TestToyLake(LakeContract):
         for file in there.files:
             (rows,) = there.read([file], files.schema(log.load()))
             new += [write(log, rows, file.bucket)] if rows.num_rows else []
-        commit(lake, table, operation="replace", files=new)
+        commit(lake, table, operation="replace", files=tuple(new))
 
     def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
         log, files = parts(lake, table)
         full = [{**r, "__timestamp": 0, "__bucket": 0} for r in rows]
-        new = write(log, pa.Table.from_pylist(full, schema=files.schema(log.load())), "0")
-        commit(lake, table, operation="append", files=[*log.load().now.files, new])
+        new = write(log, pa.Table.from_pylist(full, schema=files.schema(log.load())))
+        commit(lake, table, operation="append", files=(*log.load().now.files, new))
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         log, _ = parts(lake, table)
@@ -68,12 +70,13 @@ def parts(lake: LakeStorage, table: TableInfo) -> tuple[ToyLog, ToyFiles]:
 
 def commit(lake: LakeStorage, table: TableInfo, **change: Any) -> None:
     log, _ = parts(lake, table)
-    assert log.next(log.load(), altered=False, **change)
+    now = log.load().now
+    assert log.next(now, snapshot=now.number + 1, **change)
 
 
-def write(log: ToyLog, rows: pa.Table, bucket: str) -> dict[str, Any]:
-    path, offsets = f"{log.root}/data/theirs-{uuid.uuid4().hex}.parquet", rows.column("__offset").to_pylist()
+def write(log: ToyLog, rows: pa.Table, bucket: Bucket | None = B0) -> LakeFile:
+    path, offsets = f"{log.folder}/data/theirs-{uuid.uuid4().hex}.parquet", rows.column("__offset").to_pylist()
     with STORAGE.open_output(path) as out:
         pq.write_table(rows, out)
-    facts = ToyFile(path, bucket, rows.num_rows, Path(path).stat().st_size, min(offsets), max(offsets))
-    return dict(json.loads(json.dumps(asdict(facts))))
+    bounds, size = OffsetRange(min(offsets), max(offsets) + 1), Path(path).stat().st_size
+    return LakeFile(path=path, bucket=bucket, record_count=rows.num_rows, size_bytes=size, offsets=bounds)

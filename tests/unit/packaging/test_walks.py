@@ -15,6 +15,7 @@ from tests.kit import toylake
 from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
+OPENED = ("catalog", "files", "storage", "versionlog", "writer")
 OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
 
 
@@ -39,6 +40,25 @@ def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatc
         assert sorted((r["id"], r["v"]) for r in rows) == [(1, "a"), (2, "c"), (3, "hot")]
     finally:
         world.close()
+
+
+def test_a_lake_format_subclasses_classes_of_at_most_six_files() -> None:
+    """Those are the files to open; what else the toy imports it only calls."""
+    own = [c for c in vars(toylake).values() if isinstance(c, type) and c.__module__ == toylake.__name__]
+    opened = {base.__module__ for c in own for base in c.__bases__ if base.__module__.startswith("lakeward.lake.")}
+    assert opened == {f"lakeward.lake.core.{name}" for name in OPENED}
+
+
+@pytest.mark.parametrize("format", ["delta", "lance"])
+def test_a_lake_format_is_named_in_two_files_outside_its_folder(format: str) -> None:
+    """Which prefixes properties may have, and what `lakeward chaos` can break; the entry point is in pyproject.toml."""
+    word = re.compile(rf"[\"']{format}[\"']|lakeward\.lake\.{format}\b")
+    naming = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if not path.is_relative_to(SRC / "lake") and word.search(path.read_text())
+    }
+    assert naming == {"config/tables.py", "cli/run/chaos.py"}
 
 
 def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.lake.core.failures import LakeErrors
 from lakeward.lake.ranks import RankTable
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetRange
@@ -30,30 +32,8 @@ class SnapshotFiles(ABC, Generic[F]):
     files: Sequence[F]
 
     @abstractmethod
-    def key(self, file: F) -> str:
-        """The same for a file whatever is deleted from it."""
-
-    @abstractmethod
-    def path(self, file: F) -> str:
-        """As `LakeFile.path` spells it."""
-
-    @abstractmethod
-    def bucket(self, file: F) -> Bucket | None:
-        """None: it has rows of several, or does not say."""
-
-    @abstractmethod
-    def bounds(self, file: F) -> OffsetRange | None:
-        """Of the offsets in it, where known without reading it."""
-
-    @abstractmethod
-    def rows(self, file: F) -> int:
-        """Deleted ones too."""
-
-    @abstractmethod
-    def live_rows(self, file: F) -> int: ...
-
-    @abstractmethod
-    def size(self, file: F) -> int: ...
+    def describe(self, file: F) -> LakeFile:
+        """As the plug point shows it. What follows from it may be overridden where that is cheaper."""
 
     @abstractmethod
     def offsets(self, file: F) -> Offsets:
@@ -64,11 +44,38 @@ class SnapshotFiles(ABC, Generic[F]):
         """Positions that are deleted by position."""
 
     @abstractmethod
-    def describe(self, file: F) -> LakeFile: ...
-
-    @abstractmethod
     def read(self, files: Sequence[F], schema: pa.Schema) -> Iterator[pa.Table]:
         """Live rows in the files' order, with these columns; one that was added since a file was written is null."""
+
+    def key(self, file: F) -> str:
+        """The same for a file whatever is deleted from it."""
+        return self.path(file)
+
+    def path(self, file: F) -> str:
+        """As `LakeFile.path` spells it."""
+        return self.describe(file).path
+
+    def bucket(self, file: F) -> Bucket | None:
+        """None: it has rows of several, or does not say."""
+        return self.describe(file).bucket
+
+    def bounds(self, file: F) -> OffsetRange | None:
+        """Of the offsets in it, where known without reading it."""
+        return self.describe(file).offsets
+
+    def rows(self, file: F) -> int:
+        """Deleted ones too."""
+        return self.describe(file).record_count
+
+    def live_rows(self, file: F) -> int:
+        return self.rows(file) - len(self.dead(file))
+
+    def size(self, file: F) -> int:
+        return self.describe(file).size_bytes
+
+    def delete_files(self) -> int:
+        """How many, for metrics."""
+        return len({d.path for f in self.files for d in self.describe(f).deletes})
 
     def places(self, file: F) -> Sequence[tuple[Bucket | None, Offsets | None]]:
         """Which of its rows, by position, belong to which bucket; None: all."""
@@ -89,10 +96,6 @@ class SnapshotFiles(ABC, Generic[F]):
     def prune(self, files: Sequence[F], filter: pc.Expression, schema: pa.Schema) -> Sequence[F]:
         """Leaves out files in which no row matches. `schema`: the filter's columns."""
         return files
-
-    @abstractmethod
-    def delete_files(self) -> int:
-        """How many, for metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +159,29 @@ class StoredFiles(ABC, Generic[G]):
     def probe(self) -> bool:
         """Writes and deletes a small file beside the data. False: there is nothing to probe."""
         return False
+
+
+class FolderFiles(StoredFiles[G]):
+    """Of a table that is a folder. `table`: its path, for messages. `data_folder`: below it lies what rounds write."""
+
+    table: str
+    folder: str
+    data_folder: str
+    storage: TableFiles
+    errors: LakeErrors
+
+    def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
+        with self.errors(self.table, "list files of"):
+            return [f for f in self.storage.walk(self.data_folder) if prefix is None or f.path.startswith(prefix)]
+
+    def delete(self, path: str) -> int:
+        with self.errors(self.table, "delete a file of"):
+            return self.storage.delete(path)
+
+    def probe(self) -> bool:
+        with self.errors(self.table, "write and delete a probe file of"):
+            self.storage.probe(self.folder)
+        return True
 
 
 class RowFiles(StoredFiles[G], Generic[G, F]):

@@ -13,7 +13,15 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
+from lakeward.lake.core.files import (
+    Deletion,
+    FolderFiles,
+    MarkedFiles,
+    RewrittenFiles,
+    RowFiles,
+    SnapshotFiles,
+    WrittenFiles,
+)
 from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
 from lakeward.lake.delta import lake_errors
 from lakeward.lake.delta.columns import parse_schema_string, table_schema
@@ -98,9 +106,12 @@ class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
         return prune(files, filter, schema)
 
 
-class DeltaFiles(RowFiles[DeltaGround, AddFile]):
+class DeltaFiles(FolderFiles[DeltaGround], RowFiles[DeltaGround, AddFile]):
+    errors = staticmethod(lake_errors)
+
     def __init__(self, log: DeltaLog) -> None:
-        self._log = log
+        self._log, self.table, self.storage = log, log.table, log.files
+        self.folder = self.data_folder = log.root
 
     def handle(self, ground: DeltaGround, round_id: RoundId) -> bytes:
         return DeltaWriteHandle.of(self._log.root, ground.state.metadata).to_bytes()
@@ -156,17 +167,11 @@ class DeltaFiles(RowFiles[DeltaGround, AddFile]):
 
     def delete(self, path: str) -> int:
         """A round's folder goes with its last file."""
-        with lake_errors(self._log.table, "delete a file of"):
-            freed = self._log.files.delete(path)
-            with suppress(OSError):
-                if is_round_folder(path.removeprefix(f"{self._log.root}/")):
-                    os.rmdir(path.rpartition("/")[0])
-            return freed
-
-    def probe(self) -> bool:
-        with lake_errors(self._log.table, "write and delete a probe file of"):
-            self._log.files.probe(self._log.root)
-        return True
+        freed = super().delete(path)
+        with suppress(OSError):
+            if is_round_folder(path.removeprefix(f"{self._log.root}/")):
+                os.rmdir(path.rpartition("/")[0])
+        return freed
 
 
 def _rows(log: DeltaLog, schema: pa.Schema) -> DeltaFileRows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ import numpy as np
 from lakeward.lake.allowedpaths import has_dots
 from lakeward.lake.core.change import ChangeKind, RowFileChange
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
-from lakeward.lake.core.log import HeadMoved, SnapshotLog, VersionRequest
+from lakeward.lake.core.log import VersionRequest
+from lakeward.lake.core.versionlog import VersionLog
 from lakeward.lake.delta.columns import table_schema
 from lakeward.lake.delta.meta.actions import (
     EXPIRED_KEY,
@@ -34,12 +34,11 @@ from lakeward.lake.delta.meta.log import DeltaLog, Listing
 from lakeward.lake.delta.meta.vector import vector_path
 from lakeward.lake.delta.rows import DeltaFileRows
 from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.ids import SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.spi.commit import CommitProperties
 from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY
 
-_KIND = "delta-committable"
 _APP = "lakeward"
 _RESTORE = "RESTORE"
 _OPERATIONS = {
@@ -68,12 +67,25 @@ class DeltaGround:
         return cls(listing, log.load(listing=listing), log.find_head(listing))
 
     @property
+    def versions(self) -> tuple[int, ...]:
+        return self.listing.versions
+
+    @property
+    def expired(self) -> frozenset[int]:
+        """Those whose entries are still there."""
+        return frozenset(v for v in self.state.expired if v >= self.versions[0])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.state.properties
+
+    @property
     def head_id(self) -> SnapshotId | None:
         return None if self.head is None else self.head.snapshot_id
 
 
-class DeltaSnapshotLog(SnapshotLog[DeltaGround, RowFileChange[AddFile], VersionRequest]):
-    lake, ground_type = "delta", DeltaGround
+class DeltaSnapshotLog(VersionLog[DeltaGround, RowFileChange[AddFile]]):
+    lake, kind, ground_type = "delta", "delta-committable", DeltaGround
 
     def __init__(self, log: DeltaLog) -> None:
         self._log, self.table = log, log.table
@@ -81,21 +93,17 @@ class DeltaSnapshotLog(SnapshotLog[DeltaGround, RowFileChange[AddFile], VersionR
     def load(self) -> DeltaGround:
         return DeltaGround.load(self._log)
 
-    def is_current(self, ground: DeltaGround) -> bool:
-        return self._log.listing().versions[-1:] == (ground.state.version,)
+    def versions(self) -> tuple[int, ...]:
+        return self._log.listing().versions
 
-    def newest_first(self, ground: DeltaGround, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
-        expired = frozenset[int]() if with_expired else ground.state.expired
-        entries = self._log.entries([v for v in reversed(ground.listing.versions) if v not in expired])
-        return (_log_snapshot(e) for e in entries if e.is_snapshot)
+    def describe(self, version: int) -> LogSnapshot:
+        return _log_snapshot(self._log.entry(version))
 
-    def get(self, ground: DeltaGround, snapshot_id: SnapshotId) -> LogSnapshot:
-        if not self.has(ground, snapshot_id) or int(snapshot_id) in ground.state.expired:
-            raise self.gone(snapshot_id)
-        return _log_snapshot(self._log.entry(int(snapshot_id)))
+    def is_snapshot(self, version: int) -> bool:
+        return self._log.entry(version).is_snapshot
 
-    def has(self, ground: DeltaGround, snapshot_id: SnapshotId) -> bool:
-        return snapshot_id.isdigit() and int(snapshot_id) in ground.listing.versions
+    def newest_own(self, ground: DeltaGround) -> OwnCommit | None:
+        return _own(ground.state.keys)
 
     def own_history(self, ground: DeltaGround) -> OwnHistory:
         newest = ground.state.keys
@@ -130,9 +138,7 @@ class DeltaSnapshotLog(SnapshotLog[DeltaGround, RowFileChange[AddFile], VersionR
                 return {WITNESS_KEY: f"{bucket}@{file.offsets.start}"}
         return {k: v for k, v in state.keys.items() if k == WITNESS_KEY}
 
-    def encode(
-        self, ground: DeltaGround, round_id: RoundId, keys: Mapping[str, str], change: RowFileChange[AddFile]
-    ) -> bytes:
+    def encode_change(self, ground: DeltaGround, change: RowFileChange[AddFile]) -> Mapping[str, Any]:
         now_ms, is_rewrite = self.now_ms(), change.kind in (ChangeKind.REWRITE, ChangeKind.DROP)
         after = [new for _, new in change.changed]
         actions = features_due(ground.state, has_vectors=any(f.vector for f in (*after, *change.added)))
@@ -140,41 +146,20 @@ class DeltaSnapshotLog(SnapshotLog[DeltaGround, RowFileChange[AddFile], VersionR
         actions += [f.removal(now_ms, changes_data=change.kind is ChangeKind.DROP) for f in change.removed]
         moved = {"dataChange": False} if is_rewrite else {}
         actions += [{"add": {**f.action, **moved}} for f in (*after, *change.added)]
-        oldest = ground.listing.versions[0]
-        expired = frozenset(v for v in ground.state.expired if v >= oldest)
-        body = {"actions": actions, "operation": _WORDS[change.kind]}
-        return VersionRequest(ground.state.version, round_id, keys, expired, body).to_bytes(_KIND)
+        return {"actions": actions, "operation": _WORDS[change.kind]}
 
-    def parse(self, payload: bytes) -> VersionRequest:
-        return VersionRequest.from_bytes(_KIND, payload)
-
-    def append(self, request: VersionRequest, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
+    def put(self, request: VersionRequest, expired: Sequence[int]) -> bool:
         version = request.head + 1
-        expired = json.dumps(request.expired_with(expire, base.head))
-        said = {**request.keys, VERSION_KEY: str(version), EXPIRED_KEY: expired}
+        said = {**request.keys, VERSION_KEY: str(version), EXPIRED_KEY: json.dumps(expired)}
         actions = [*_own_actions(said, version, request.change["operation"]), *request.change["actions"]]
-        if not self._log.append(version, actions):
-            raise HeadMoved(f"version {version} is there already")
-        return _log_snapshot(LogEntry.parse(version, actions))
+        return self._log.append(version, actions)
+
+    def put_expired(self, ground: DeltaGround, expired: Sequence[int]) -> bool:
+        said = {**ground.state.said, EXPIRED_KEY: json.dumps(expired)}
+        return self._log.append(ground.state.version + 1, [{"commitInfo": commit_info("EXPIRE")}, say(said)])
 
     def settle(self, request: VersionRequest) -> None:
         self._log.checkpoint_if_due(request.head + 1)
-
-    def limit(self, ground: DeltaGround) -> HistoryLimit:
-        return HistoryLimit.of(ground.state.properties)
-
-    def protected(self, ground: DeltaGround) -> set[SnapshotId]:
-        newest = ground.state.keys.get(VERSION_KEY)
-        return {SnapshotId(s) for s in (ground.head_id, newest) if s is not None}
-
-    def forget(self, ground: DeltaGround, snapshots: Collection[SnapshotId]) -> bool:
-        versions = {int(s) for s in snapshots}
-        if versions <= ground.state.expired:
-            return True
-        expired = sorted(v for v in ground.state.expired | versions if v >= ground.listing.versions[0])
-        info = {"commitInfo": commit_info("EXPIRE")}
-        said = {**ground.state.said, EXPIRED_KEY: json.dumps(expired)}
-        return self._log.append(ground.state.version + 1, [info, say(said)])
 
     def references(self, ground: DeltaGround) -> set[str]:
         return self._seen(ground)[0]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from lakeward.lake.core.files import StoredFiles
+from lakeward.lake.core.files import FolderFiles
 from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.changes import handle_of
 from lakeward.lake.hudi.ground import HudiGround
@@ -18,9 +18,12 @@ from lakeward.spi.lakefile import StoredFile
 from lakeward.spi.snapshotkeys import is_of
 
 
-class HudiFiles(StoredFiles[HudiGround]):
+class HudiFiles(FolderFiles[HudiGround]):
+    errors = staticmethod(lake_errors)
+
     def __init__(self, table: HudiTable, info: TableInfo) -> None:
-        self._table, self._info = table, info
+        self._table, self._info, self.table, self.storage = table, info, table.name, table.files
+        self.folder = self.data_folder = table.own_folder
 
     def handle(self, ground: HudiGround, round_id: RoundId) -> bytes:
         return handle_of(self._table, self._info, ground, round_id).to_bytes()
@@ -37,8 +40,7 @@ class HudiFiles(StoredFiles[HudiGround]):
 
     def delete(self, path: str) -> int:
         """With Hadoop's checksum beside it; a round's folder goes with its last file."""
-        with lake_errors(self._table.name, "delete a file of"):
-            freed = self._table.files.delete(path)
+        freed = super().delete(path)
         folder, name = os.path.split(path)
         with suppress(OSError):
             os.unlink(os.path.join(folder, f".{name}.crc"))
@@ -46,11 +48,6 @@ class HudiFiles(StoredFiles[HudiGround]):
             if folder.startswith(self._table.own_folder):
                 os.rmdir(folder)
         return freed
-
-    def probe(self) -> bool:
-        with lake_errors(self._table.name, "write and delete a probe file of"):
-            self._table.files.probe(self._table.own_folder)
-        return True
 
     def _list(self, ground: HudiGround, prefix: str | None) -> list[StoredFile]:
         rounds = self._table.staging("")

@@ -57,10 +57,10 @@ class LanceLakeCatalog(WarehouseCatalog[LanceGround]):
         return parse_columns(ground.dataset.schema)
 
     def properties(self, ground: LanceGround) -> Mapping[str, str]:
-        return ground.config
+        return ground.properties
 
     def layout(self, ground: LanceGround) -> Mapping[str, str]:
-        config = ground.config
+        config = ground.properties
         return {"primary key": config.get(_PRIMARY_KEY, ""), "partitions": config.get(_PARTITION_KEYS, "")}
 
     def make(self, table: TableInfo, properties: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable
-from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
+from lakeward.lake.core.files import Deletion, FolderFiles, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
 from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
 from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import parse_columns
@@ -36,9 +36,13 @@ from lakeward.spi.rewrite import RewriteResult, RewriteTask
 from lakeward.spi.snapshotkeys import REWRITE_KEY
 
 
-class LanceFiles(RowFiles[LanceGround, Any]):
+class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
+    errors = staticmethod(lake_errors)
+
     def __init__(self, table: LanceTable, info: TableInfo) -> None:
         self._table, self._keys = table, info.descriptor.partitioning
+        self.table, self.storage, self.folder = table.name, table.files, table.root
+        self.data_folder = f"{table.root}/{DATA}"
 
     def handle(self, ground: LanceGround, round_id: RoundId) -> bytes:
         return LanceWriteHandle.of(self._table.root, ground.dataset).to_bytes()
@@ -116,22 +120,12 @@ class LanceFiles(RowFiles[LanceGround, Any]):
         root = self._table.root
         data, name = f"{root}/{DATA}/", (prefix or "").removeprefix(f"{root}/{DATA}/{PREFIX}")
         round_id = RoundId(name.removesuffix("-")) if name.endswith("-") else None
+        files = [f for f in super().list_files(prefix) if is_ours(f.path.removeprefix(data))]
         with lake_errors(self._table.name, "list files of"):
-            files = [f for f in self._table.files.walk(f"{root}/{DATA}") if is_ours(f.path.removeprefix(data))]
-            files = [f for f in files if prefix is None or f.path.startswith(prefix)]
             if prefix is None or round_id is not None:
                 deletions = self._table.files.walk(f"{root}/{DELETIONS}")
                 files += [f for f in deletions if is_deletion_of(f.path, root, round_id)]
         return files
-
-    def delete(self, path: str) -> int:
-        with lake_errors(self._table.name, "delete a file of"):
-            return self._table.files.delete(path)
-
-    def probe(self) -> bool:
-        with lake_errors(self._table.name, "write and delete a probe file of"):
-            self._table.files.probe(self._table.root)
-        return True
 
 
 @dataclass(frozen=True)

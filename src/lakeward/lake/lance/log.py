@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,17 +15,14 @@ from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import RowFileChange
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
-from lakeward.lake.core.log import HeadMoved, SnapshotLog, VersionRequest
+from lakeward.lake.core.history import LogSnapshot, OwnCommit
+from lakeward.lake.core.log import VersionRequest
+from lakeward.lake.core.versionlog import ManifestLog
 from lakeward.lake.lance.table import LanceTable
 from lakeward.lake.lance.versions import EXPIRED_KEY, LanceVersion
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.round import LakeBase
+from lakeward.model.ids import SnapshotId
 from lakeward.spi.snapshotkeys import REWRITE_KEY, TAG
 
-_KIND = "lance-committable"
 _OPERATIONS = {"Append": "append", "Update": "overwrite", "Rewrite": "replace"}
 """Lance's words and the plug point's."""
 
@@ -66,18 +63,18 @@ class LanceGround:
         return {} if self.own is None else self.own.keys
 
     @cached_property
-    def config(self) -> dict[str, str]:
+    def properties(self) -> dict[str, str]:
         return dict(self.dataset.config())
 
     @cached_property
     def expired(self) -> frozenset[int]:
         """Versions that are no longer part of the table's history, as far as their manifests are still there."""
-        said = (json.loads(facts.get(EXPIRED_KEY, "[]")) for facts in (self.keys, self.config))
+        said = (json.loads(facts.get(EXPIRED_KEY, "[]")) for facts in (self.keys, self.properties))
         return frozenset(v for versions in said for v in versions).intersection(self.versions)
 
 
-class LanceSnapshotLog(SnapshotLog[LanceGround, RowFileChange[Any], VersionRequest]):
-    lake, ground_type = "lance", LanceGround
+class LanceSnapshotLog(ManifestLog[LanceGround, RowFileChange[Any]]):
+    lake, kind, ground_type = "lance", "lance-committable", LanceGround
 
     def __init__(self, table: LanceTable) -> None:
         self._table, self.table = table, table.name
@@ -85,108 +82,65 @@ class LanceSnapshotLog(SnapshotLog[LanceGround, RowFileChange[Any], VersionReque
     def load(self) -> LanceGround:
         return LanceGround.load(self._table)
 
-    def is_current(self, ground: LanceGround) -> bool:
-        return self._table.versions()[-1:] == (ground.version,)
+    def versions(self) -> tuple[int, ...]:
+        return self._table.versions()
 
-    def newest_first(self, ground: LanceGround, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
-        expired = frozenset[int]() if with_expired else ground.expired
-        versions = self._table.newest_first([v for v in ground.versions if v not in expired])
-        return (_log_snapshot(v) for v in versions if v.is_snapshot)
+    def describe(self, version: int) -> LogSnapshot:
+        return _log_snapshot(self._table.version(version))
 
-    def get(self, ground: LanceGround, snapshot_id: SnapshotId) -> LogSnapshot:
-        if not self.has(ground, snapshot_id) or int(snapshot_id) in ground.expired:
-            raise self.gone(snapshot_id)
-        return _log_snapshot(self._table.version(int(snapshot_id)))
+    def is_snapshot(self, version: int) -> bool:
+        return self._table.version(version).is_snapshot
 
-    def has(self, ground: LanceGround, snapshot_id: SnapshotId) -> bool:
-        return snapshot_id.isdigit() and int(snapshot_id) in ground.versions
-
-    def own_history(self, ground: LanceGround) -> OwnHistory:
-        newest = ground.own
-        if newest is None:
-            return OwnHistory()
-        own = self._find_own(ground, ground.version)
-        counted = tuple(v.keys for v in (newest, own) if v is not None)
-        return OwnHistory(newest=_own(newest), stands_on=_own(own), is_rolled_back=own != newest, counted=counted)
+    def newest_own(self, ground: LanceGround) -> OwnCommit | None:
+        return _own(ground.own)
 
     def own_at(self, ground: LanceGround, snapshot_id: SnapshotId) -> OwnCommit | None:
-        return _own(self._find_own(ground, int(snapshot_id)))
-
-    def _find_own(self, ground: LanceGround, at: int) -> LanceVersion | None:
         """A version that was restored stands on the one it went back to."""
-        below = at
+        below = int(snapshot_id)
         while (number := max((v for v in ground.versions if v <= below), default=None)) is not None:
             version = self._table.version(number)
             if version.keys:
-                return version
+                return _own(version)
             below = number - 1 if version.restored is None else version.restored
         return None
 
-    def encode(
-        self, ground: LanceGround, round_id: RoundId, keys: Mapping[str, str], change: RowFileChange[Any]
-    ) -> bytes:
-        body = {
+    def encode_change(self, ground: LanceGround, change: RowFileChange[Any]) -> Mapping[str, Any]:
+        return {
             "updated": [json.dumps(new.to_json()) for _, new in change.changed],
             "new": [json.dumps(f.to_json()) for f in change.added],
             "removed": [f.id for f in change.removed],
         }
-        return VersionRequest(ground.version, round_id, keys, ground.expired, body).to_bytes(_KIND)
 
-    def parse(self, payload: bytes) -> VersionRequest:
-        return VersionRequest.from_bytes(_KIND, payload)
-
-    def append(self, request: VersionRequest, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
-        said = {**request.keys, EXPIRED_KEY: json.dumps(request.expired_with(expire, base.head))}
+    def put(self, request: VersionRequest, expired: Sequence[int]) -> bool:
+        said = {**request.keys, EXPIRED_KEY: json.dumps(expired)}
         try:
-            landed = self._table.commit(request.head, _operation(request.change), said)
+            return self._table.commit(request.head, _operation(request.change), said)
         except SnapshotGone:
-            landed = False
-        if not landed:
-            raise HeadMoved(f"version {request.head + 1} is there already")
-        return _log_snapshot(self._table.version(request.head + 1))
+            return False
+
+    def put_expired(self, ground: LanceGround, expired: Sequence[int]) -> bool:
+        update = lance.LanceOperation.UpdateMap({EXPIRED_KEY: json.dumps(expired)})
+        return self._table.commit(ground.version, lance.LanceOperation.UpdateConfig(config_updates=update))
+
+    def paths(self, version: int) -> frozenset[str]:
+        return self._table.paths(version)
+
+    def path(self, version: int) -> str:
+        return self._table.path(version)
 
     def settle(self, request: VersionRequest) -> None:
         with suppress(LakeUnavailable, SnapshotGone, ValueError):  # then the next commit sets it
             self._table.tag(TAG, request.head + 1)
 
-    def limit(self, ground: LanceGround) -> HistoryLimit:
-        return HistoryLimit.of(ground.config)
-
     def protected(self, ground: LanceGround) -> set[SnapshotId]:
-        own = {v.version for v in (ground.head, ground.own) if v is not None}
-        return {SnapshotId(str(v)) for v in {ground.version, *own, *self._table.referenced(ground.versions)}}
-
-    def forget(self, ground: LanceGround, snapshots: Collection[SnapshotId]) -> bool:
-        versions = {int(s) for s in snapshots}
-        if versions <= ground.expired:
-            return True
-        update = lance.LanceOperation.UpdateMap({EXPIRED_KEY: json.dumps(sorted(ground.expired | versions))})
-        return self._table.commit(ground.version, lance.LanceOperation.UpdateConfig(config_updates=update))
-
-    def references(self, ground: LanceGround) -> set[str]:
-        return self._paths(v for v in ground.versions if v not in ground.expired)
-
-    def only_in(self, ground: LanceGround, expired: Sequence[ExpiringSnapshot]) -> list[str]:
-        doomed = self._doomed(ground)
-        return sorted(self._paths(doomed) - self._paths(v for v in ground.versions if v not in doomed))
-
-    def clean(self, ground: LanceGround, expired: Sequence[ExpiringSnapshot]) -> Sequence[str]:
-        return [self._table.path(v) for v in self._doomed(ground)]
-
-    def _doomed(self, ground: LanceGround) -> list[int]:
-        retained = {s.sequence for s in self.newest_first(ground)}
-        oldest = min(retained, default=ground.version)
-        kept = {*retained, *map(int, self.protected(ground))}
-        return [v for v in ground.versions if v not in kept and (v in ground.expired or v < oldest)]
+        named = {ground.version, *self._table.referenced(ground.versions)}
+        return super().protected(ground) | {SnapshotId(str(v)) for v in named}
 
     def tag(self, name: str, snapshot_id: SnapshotId) -> None:
         self._table.tag(name, int(snapshot_id))
 
     def untag(self, name: str) -> None:
         self._table.tags.delete(name)
-
-    def _paths(self, versions: Iterable[int]) -> set[str]:
-        return {path for version in versions for path in self._table.paths(version)}
 
 
 def _log_snapshot(version: LanceVersion) -> LogSnapshot:

@@ -53,9 +53,6 @@ class MemorySnapshotFiles(SnapshotFiles[LiveFile]):
     def __init__(self, info: TableInfo, files: Sequence[LiveFile]) -> None:
         self._info, self.files = info, files
 
-    def key(self, file: LiveFile) -> str:
-        return file.file.path
-
     def path(self, file: LiveFile) -> str:
         return file.file.path
 
@@ -68,9 +65,6 @@ class MemorySnapshotFiles(SnapshotFiles[LiveFile]):
 
     def rows(self, file: LiveFile) -> int:
         return int(file.file.rows.num_rows)
-
-    def live_rows(self, file: LiveFile) -> int:
-        return self.rows(file) - len(self.dead(file))
 
     def size(self, file: LiveFile) -> int:
         return file.file.size_bytes
@@ -87,9 +81,6 @@ class MemorySnapshotFiles(SnapshotFiles[LiveFile]):
 
     def is_input(self, file: LiveFile, planned: LakeFile) -> bool:
         return file.sequence == planned.sequence
-
-    def delete_files(self) -> int:
-        return len({d.path for f in self.files for _, d in f.deletes})
 
     def describe(self, file: LiveFile) -> LakeFile:
         bucket = self.bucket(file)
