@@ -6,7 +6,9 @@ and every page, light and dark, before axe.
 from __future__ import annotations
 
 import re
+from contextlib import redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import LIMIT_MS, OpenPage
+from tests.kit.iceberg.engines import duckdb_connection
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = pytest.mark.browser
@@ -26,6 +29,23 @@ def agree(page: Page, words: str) -> None:
     expect(page.locator("#ask-text")).to_contain_text(words)
     page.locator("#ask-yes").click()
     expect(page.locator("#ask")).to_be_hidden()
+
+
+def check_live_lines(page: Page) -> None:
+    """The lines to copy are run as they stand, but for the install that would download DuckDB's extension."""
+    lines, figures = page.locator("#lines"), page.locator("#livefigures")
+    expect(figures).to_contain_text("none since the server started")
+    with duckdb_connection() as engine:
+        _, *statements = lines.inner_text().splitlines()
+        for statement in statements:
+            answer = engine.execute(statement)
+        assert answer.fetchone() == (4,)
+    expect(figures).to_contain_text(re.compile(r"Its tail\s*2 rows"))
+    expect(figures).to_contain_text("a second")
+    page.locator("#engine").select_option("PyIceberg")
+    with redirect_stdout(StringIO()) as printed:
+        exec(lines.inner_text(), {})
+    assert "newer" in printed.getvalue()
 
 
 def test_a_table_is_made_looked_into_and_worked_on(server: Server, job: Job, open_page: OpenPage) -> None:
@@ -57,6 +77,7 @@ def test_a_table_is_made_looked_into_and_worked_on(server: Server, job: Job, ope
         expect(page.locator("#consumers tbody tr")).to_have_count(1)
         expect(page.locator("#hot")).to_contain_text("Local log")
         orders.upsert([{"id": 4, "note": "newer"}])
+    check_live_lines(page)
     expect(page.locator("#properties")).to_contain_text(re.compile(r"table\.datalake\.freshness\s*1 h\s*table"))
     expect(page.locator("#properties")).to_contain_text(re.compile(r"table\.log\.ttl.*default", re.DOTALL))
     page.locator("#snapshots a").first.click()

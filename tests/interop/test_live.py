@@ -248,9 +248,12 @@ def test_files_go_once_no_answer_has_named_them_for_the_keep(
     world.lakeward.coordinator.upkeep.remove_orphans()
     assert live_files(tmp_path) == first
     clock.advance(61)
+    assert world.live.files.count_overdue() == 0
+    clock.advance(600)
+    assert world.live.files.count_overdue() == 1, "what doctor warns of: no sweep has come for ten minutes"
     world.live.sweep()
     assert live_files(tmp_path) == set()
-    assert world.live.files.count() == 0
+    assert (world.live.files.count(), world.live.files.count_overdue()) == (0, 0)
 
 
 def test_files_of_a_server_that_was_killed_go_as_well(world: LiveWorld, clock: ManualClock, tmp_path: Path) -> None:
@@ -299,8 +302,11 @@ def test_a_tail_beyond_the_limit_is_shown_as_of_an_earlier_moment(tmp_path: Path
         side = world.live.find(TablePath.parse("db.a"))
         assert side is not None
         assert side.asked is not None, "a round was asked for"
+        assert world.live.facts(lambda _: True).cut_short == (TablePath.parse("db.a"),)
+        assert world.live.facts(lambda _: False).cut_short == ()
         world.lakeward.tier("db.a")
         assert count(world, "a") == 24
+        assert world.live.facts(lambda _: True).cut_short == ()
 
 
 WRITES = (
@@ -370,7 +376,7 @@ def test_figures_tell_of_loads_and_of_the_tail(world: LiveWorld, clock: ManualCl
     figures = world.live.figures()[TablePath.parse("db.b")]
     sizes = sum(p.stat().st_size for p in tmp_path.rglob("lw-live-*.parquet"))
     expected = {"liveLoads": 1, "liveTailRows": 3, "liveTailFiles": 1, "liveTailBytes": sizes, "liveMomentAge": 500}
-    assert figures == expected
+    assert figures == {**expected, "liveComplete": 1.0}
     (loads, *_) = live_metrics(world.live)
     assert [(s.name, s.value) for s in loads.samples] == [("lakeward_live_loads_total", 1)]
 

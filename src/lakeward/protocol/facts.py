@@ -25,6 +25,18 @@ class HotFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LiveFacts:
+    """The `live` warehouse. `bytes`: files of its answers in all lakes, of `max_bytes` that it may leave there.
+    `cut_short`: tables whose newest answer ends before its moment. `overdue`: answers whose files should be deleted and
+    are not."""
+
+    bytes: int
+    max_bytes: int
+    cut_short: tuple[TablePath, ...] = ()
+    overdue: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerFacts:
     """`memory_limit_bytes` None: no limit of a container is known."""
 
@@ -53,6 +65,9 @@ class ServerFacts:
     """Whoever reads a lake table by a catalog asks this server for it."""
 
     hot: tuple[HotFacts, ...] = ()
+    live: LiveFacts | None = None
+    """None: no Iceberg catalog is kept here."""
+
     table_defaults: Mapping[str, str] = field(default_factory=dict)
     """Table properties that the server's own settings give to tables that do not say otherwise."""
 

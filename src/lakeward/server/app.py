@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_S = "1"
 """What a refusal for load tells HTTP clients: memory and quotas come free within seconds."""
 
-PAGE_MODULES = ("dashboard", "health", "metrics", "views", "web")
+PAGE_MODULES = ("dashboard", "health", "live", "metrics", "views", "web")
 """Of `routes`: those that need no server of ours."""
 
 

@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS live_bytes (live_id TEXT PRIMARY KEY, bytes INTEGER N
 CREATE TABLE IF NOT EXISTS live_tables (table_id TEXT PRIMARY KEY, lake TEXT NOT NULL, body TEXT NOT NULL);
 """
 
+OVERDUE_MS = 10 * 60_000
+"""Ten sweeps: a lake that is away for so long is worth a word."""
+
 METADATA_BYTES = 64 * 1024
 """What one answer's manifests and their list count for, beside its data and delete files."""
 
@@ -93,6 +96,13 @@ class LiveFiles:
     def count(self) -> int:
         with self._lock:
             return int(self._db.execute("SELECT count(*) FROM live_files").fetchone()[0])
+
+    def count_overdue(self) -> int:
+        """Answers whose files the last sweeps should have deleted."""
+        before = self._clock.now_ms() - self._keep_ms - OVERDUE_MS
+        with self._lock:
+            query = "SELECT count(*) FROM live_files WHERE dropped_at_ms <= ?"
+            return int(self._db.execute(query, (before,)).fetchone()[0])
 
     @property
     def bytes(self) -> int:

@@ -85,6 +85,7 @@ class LiveTable:
         self._answer: LiveMetadata | None = None
         self._answered: tuple[object, ...] = ()
         self._asked_at_ms = self._loads = 0
+        self._is_whole = True
 
     def answer(
         self, target: LiveTarget, moment: Moment, bounds: Callable[[], Mapping[Bucket, LogBounds]], hold: Hold
@@ -122,6 +123,7 @@ class LiveTable:
             "liveTailFiles": sum(chunk.result is not None for chunk in chunks),
             "liveTailBytes": sum(chunk.bytes for chunk in chunks),
             "liveMomentAge": max(0, now_ms - self._asked_at_ms),
+            "liveComplete": float(self._is_whole),
         }
 
     # ---- where the tail ends ----
@@ -184,7 +186,7 @@ class LiveTable:
             self._files.finish(live_id, size)
         else:
             self._stack.shrink(plan, target, lake)
-        answer = self._compose(lake, notes)
+        answer, self._is_whole = self._compose(lake, notes), tail.is_whole
         self._files.keep_only(self._table_id, self._stack.live_ids().union(*(s.live_ids for s in self._snapshots)))
         return answer
 

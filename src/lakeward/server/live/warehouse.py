@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +22,7 @@ from lakeward.model.clock import Clock
 from lakeward.model.ids import LeaseId, SnapshotId, TableId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.facts import LiveFacts
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.server.live.chunks import LiveTarget
 from lakeward.server.live.files import LiveFiles
@@ -156,6 +157,16 @@ class LiveWarehouse:
             tables = dict(self._tables)
         records, now_ms = self._coordinator.board.tables, self._clock.now_ms()
         return {records[i].info.path: t.figures(now_ms) for i, t in tables.items() if i in records}
+
+    def facts(self, may_use: Callable[[TablePath], bool]) -> LiveFacts:
+        """For `lakeward doctor`."""
+        cut = [path for path, f in self.figures().items() if not f["liveComplete"] and may_use(path)]
+        return LiveFacts(
+            bytes=self.files.bytes,
+            max_bytes=self.files.max_bytes,
+            cut_short=tuple(sorted(cut)),
+            overdue=self.files.count_overdue(),
+        )
 
     # ---- upkeep ----
     def sweep(self) -> None:

@@ -99,7 +99,7 @@ def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]
         "jobs": status.jobs,
         "adoptions": status.adoptions,
         "warnings": list(status.warnings),
-        "actions": list(services.source.actions),
+        "actions": [*services.source.actions, *(() if services.live is None else ("live",))],
     }
 
 

@@ -54,6 +54,7 @@ def gather_facts(services: Services, may_use: Callable[[TablePath], bool]) -> Se
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
         sees_lake_reads=services.lakes is not None and services.lakes.embedded_catalog() is not None,
         hot=tuple(facts for facts in _hot(services, now_ms) if may_use(facts.path)),
+        live=None if services.live is None else services.live.facts(may_use),
         table_defaults=_table_defaults(services),
     )
 

@@ -125,6 +125,8 @@ LIVE_FIGURES = (
     Figure("liveLoads", "Loads of the table from warehouse `live` since the server started.", counter=True),
     Figure("liveTailRows", "Rows of the hot tail that the newest answer of `live` names, in files of the tail."),
     Figure("liveTailFiles", "Files of the hot tail that the newest answer of `live` names."),
+    Figure("liveTailBytes", "Bytes of these files."),
+    Figure("liveComplete", "1 where the newest answer of `live` reaches its moment, 0 where its tail was cut short."),
     Figure("liveMomentAge", "Milliseconds since the moment that the newest answer of `live` shows."),
 )
 THREAD_WELL = Figure("backgroundThreadWell", "1 while a thread of the background does its turns.")

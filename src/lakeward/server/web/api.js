@@ -41,6 +41,7 @@ export const api = {
   admission: (freshness) => call("/api/v1/admission", { method: "POST", body: { freshness_ms: freshness } }),
   alter: (name, properties) => call(table(name), { method: "PATCH", body: { properties } }),
   sample: (name, mode, asOf) => call(`${table(name)}/sample?mode=${encodeURIComponent(mode)}${asOf ? `&as_of=${encodeURIComponent(asOf)}` : ""}`, { limitMs: 30000 }),
+  live: (name) => call(`${table(name)}/live`),
   hot: (name) => call(`${table(name)}/hot`),
   properties: async (name) => (await call(`${table(name)}/properties`)).properties,
   define: (name, asked) => call(`${table(name)}/define`, { method: "POST", body: asked, limitMs: 30000 }),

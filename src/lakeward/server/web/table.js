@@ -2,6 +2,7 @@
 import { api } from "./api.js";
 import { curve } from "./chart.js";
 import { adopting, bytes, clock, count, counted, duration, moment, short, stateWord, text } from "./format.js";
+import { liveCard } from "./live.js";
 import { roundsTable } from "./rounds.js";
 import { rowTable } from "./rowtable.js";
 
@@ -68,6 +69,8 @@ export function tablePage(name, asked = new URLSearchParams()) {
   let filesAt = 0;
   let shown = null;
   let rowsToo = false;
+  let liveToo = false;
+  let showLive = null;
   let sampled = false;
   const put = (id, html) => {
     const box = root.querySelector(id);
@@ -104,6 +107,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
       ["Buckets", `${d.bucket_count} by ${text(d.bucket_keys.join(", ") || "turn")} (${text(d.bucket_function)})`],
       ["Table id", `<span class="mono">${text(info.table.table_id)}</span>`],
     ]));
+    if (liveToo) showLive(await api.live(name));
     if (!rowsToo) return;
     const [hot, given] = await Promise.all([api.hot(name), api.properties(name)]);
     if (!root.isConnected) return;
@@ -137,9 +141,11 @@ export function tablePage(name, asked = new URLSearchParams()) {
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
         <section class="card" style="margin-top:1.1rem"><h2>Snapshots and the ranges they added</h2><div id="snapshots"></div></section>
         <section class="card" data-needs="rows" hidden><div class="bar"><h2>Rows</h2>${asOf ? `<span>as of snapshot <span class="mono">${text(asOf)}</span>, <a href="#/table/${encodeURIComponent(name)}">now</a></span>` : '<select id="mode" aria-label="Which rows"><option value="union">lake and hot store</option><option value="lake">lake alone</option><option value="hot">hot store alone</option></select>'}<button id="again">Read again</button><a href="${text(query)}" data-needs="sql" hidden>Query it</a></div><div id="sample"><p class="empty">Loading</p></div></section>
+        <section class="card" id="live" hidden></section>
         <section class="card"><h2>Files in the lake</h2><div id="files"></div></section>
         <div class="grid"><section class="card" data-needs="rows" hidden><h2>Hot store</h2><div id="hot"></div></section><section class="card"><h2>Table</h2><div id="schema"></div></section></div>
         <section class="card below" data-needs="rows" hidden><h2>Properties</h2><div id="properties"></div></section>`;
+      showLive = liveCard(root.querySelector("#live"), name);
       root.querySelector("#again").addEventListener("click", sample);
       root.querySelector("#mode")?.addEventListener("change", sample);
       root.querySelector("#now").addEventListener("click", () => tools.tierNow(name, side));
@@ -155,7 +161,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
       const load = overview.adoptions?.find((a) => a.path === name);
       shown = t;
       root.querySelector("#adopting").hidden = !load;
-      root.querySelectorAll(":scope > section:not(#adopting, #sides), :scope > .grid").forEach((part) => { part.hidden = Boolean(load); });
+      root.querySelectorAll(":scope > section:not(#adopting, #sides, #live), :scope > .grid").forEach((part) => { part.hidden = Boolean(load); });
       root.querySelector("#sides").hidden = list.length < 2;
       put("#allsides", sides(name, list, t?.side));
       const stopped = t && ["paused", "quarantined"].includes(t.state);
@@ -164,6 +170,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
       for (const [id, action] of ACTIONS) root.querySelector(id).hidden = !t || stopped || t.state === "disabled" || !may(action);
       root.querySelector("#resync").hidden = !t || t.state === "disabled" || !may("resync");
       rowsToo = may("rows");
+      liveToo = may("live");
       root.querySelectorAll("[data-needs]").forEach((part) => { part.hidden = Boolean(load) || !may(part.dataset.needs); });
       if (load) { put("#loaded", adoption(load)); return; }
       if (rowsToo && !sampled) { sampled = true; sample(); }

@@ -19,7 +19,7 @@ from lakeward.model.schema import Schema
 from lakeward.model.side import TIER, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.protocol.facts import HotFacts, LakeProbe, ProbeAnswer, ServerFacts
+from lakeward.protocol.facts import HotFacts, LakeProbe, LiveFacts, ProbeAnswer, ServerFacts
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionRow, CoordinatorStatus
 from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus
 
@@ -118,6 +118,7 @@ def rounds(**changes: Any) -> Facts:
 
 def test_a_healthy_server_is_told_nothing() -> None:
     assert examine(HEALTHY) == []
+    assert examine(server(live=LiveFacts(bytes=1, max_bytes=10**9, cut_short=(PATH,)))) == [], "a round landed since"
     assert examine(server(up_ms=31 * DAY)) == [], "who reads a lake by another catalog is not seen"
     assert examine(replace(HEALTHY, probe=ProbeAnswer(catalogs={"iceberg": ""}, tables=(LakeProbe(path=PATH),)))) == []
     empty = replace(HEALTHY, status=replace(HEALTHY.status, tables=(), jobs=()), tables={}, rounds=())
@@ -234,6 +235,37 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         Level.SOON,
         "no live job does the work compact: a cannot",
         "start the jobs again",
+    ),
+    "a live tail that is too long": (
+        replace(
+            table(waiting_rows=2_000_000),
+            server=replace(SERVER, live=LiveFacts(bytes=1, max_bytes=10**9, cut_short=(PATH,))),
+        ),
+        "live",
+        Level.WRONG,
+        "2,000,000 rows wait for the lake",
+        "lakeward tier-now shop.orders",
+    ),
+    "live answers take almost all that they may": (
+        server(live=LiveFacts(bytes=9 * 10**8, max_bytes=10**9)),
+        "live",
+        Level.SOON,
+        "900 MB of 1 GB",
+        "live.max-bytes",
+    ),
+    "live answers take all that they may": (
+        server(live=LiveFacts(bytes=10**9 - 1, max_bytes=10**9)),
+        "live",
+        Level.WRONG,
+        "1000 MB of 1 GB",
+        "live.max-bytes",
+    ),
+    "files of live answers that stay": (
+        server(live=LiveFacts(bytes=1, max_bytes=10**9, overdue=3)),
+        "live",
+        Level.SOON,
+        "files of 3 live answers are past live.keep",
+        "the server's log",
     ),
     "a tiny table": (
         replace(rounds(rows=2, files=1, bytes_written=10**7), status=table(lake_rows=200).status),
