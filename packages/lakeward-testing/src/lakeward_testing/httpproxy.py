@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 
-_HOP = {"host", "connection", "content-length", "transfer-encoding", "content-encoding", "accept-encoding"}
+_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
 """Headers that belong to one connection."""
 
 
@@ -63,7 +63,8 @@ class HttpProxy:
             )
         except httpx.HTTPError:
             return None
-        return ProxyAnswer(response.status_code, dict(response.headers), response.content)
+        headers = {name: value for name, value in response.headers.items() if name != "content-encoding"}
+        return ProxyAnswer(response.status_code, headers, response.content)
 
     def cut(self) -> None:
         """Ends every connection there is now; new ones are taken."""
@@ -106,7 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def _pass(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        is_chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
+        body = self._read_chunks() if is_chunked else self.rfile.read(int(self.headers.get("content-length") or 0))
         answer = self.server.proxy.treat(
             ProxyRequest(self.command, self.path, _without_hop(dict(self.headers.items())), body)
         )
@@ -119,11 +121,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _pass
 
+    def _read_chunks(self) -> bytes:
+        chunks = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            continue
+        return b"".join(chunks)
+
     def _answer(self, answer: ProxyAnswer) -> None:
         self.send_response(answer.status)
         for name, value in _without_hop(answer.headers).items():
             self.send_header(name, value)
-        self.send_header("content-length", str(len(answer.body)))
+        is_head = self.command == "HEAD"
+        self.send_header(
+            "content-length", answer.headers.get("content-length", "0") if is_head else str(len(answer.body))
+        )
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)

@@ -21,6 +21,7 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths
 from lakeward.lake.iceberg.meta.ownstorage import open_catalog, without_code
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
+from lakeward.lake.iceberg.meta.vended import TABLE_MARK, VendedFileIO, VendedStorage, is_vended
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.token import TokenSource
@@ -73,6 +74,7 @@ class IcebergConnection:
         self.allowed_properties = self.options.get(ALLOWED_OPTION, "")
         self._catalog = catalog
         self._storages: dict[tuple[Any, ...], FileIO] = {}
+        self._vended: dict[str, VendedStorage] = {}
         self._lock = threading.Lock()
 
     @property
@@ -130,7 +132,19 @@ class IcebergConnection:
 
     def own_io(self, table: Table) -> OwnFileIO:
         """Storage for what the table's metadata names. Raises `LakePathRefused`."""
-        return OwnFileIO(self._shared(table.io), allowed_paths(table, self.catalog, self.options))
+        return OwnFileIO(self._storage(table), allowed_paths(table, self.catalog, self.options))
+
+    def _storage(self, table: Table) -> FileIO:
+        if not is_vended(table.io.properties, self.options):
+            return self._shared(table.io)
+        vended = self._vended_storage(".".join(table.name()))
+        vended.offer(table.io)
+        return VendedFileIO(vended)
+
+    def _vended_storage(self, name: str) -> VendedStorage:
+        fetch = lambda: self.catalog.load_table(tuple(name.split("."))).io  # noqa: E731
+        with self._lock:
+            return self._vended.setdefault(name, VendedStorage(name, fetch, self.clock))
 
     def _shared(self, io: FileIO) -> FileIO:
         """One per set of properties: an object store's client is dear to make, and a round loads its table several
@@ -142,8 +156,10 @@ class IcebergConnection:
 
     def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """Storage for a writer: this process's options and environment, and what the handle says of endpoint and
-        region.
+        region. Where a catalog hands out credentials, the writer asks it for its own.
         """
+        if table := properties.get(TABLE_MARK):
+            return VendedFileIO(self._vended_storage(table))
         return self._shared(load_file_io({**without_code(properties), **self.options}, location))
 
 

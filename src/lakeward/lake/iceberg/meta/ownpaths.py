@@ -16,6 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Properties
 
 from lakeward.lake.allowedpaths import OFFSETS_OF_FLUSS, AllowedPaths, has_dots, parse_locations
 from lakeward.lake.iceberg.meta.location import canonical
@@ -26,8 +27,12 @@ class OwnFileIO(FileIO):
     """Raises `LakePathRefused`."""
 
     def __init__(self, inner: FileIO, allowed: AllowedPaths) -> None:
-        super().__init__(inner.properties)
         self.inner, self.allowed = inner, allowed
+
+    @property
+    def properties(self) -> Properties:  # type: ignore[override]
+        """Those of this moment: credentials may be renewed."""
+        return self.inner.properties
 
     def new_input(self, location: str) -> InputFile:
         return self.inner.new_input(self.allowed.check(location))
