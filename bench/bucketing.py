@@ -13,8 +13,7 @@ from pyiceberg_core.transform import bucket as rust_bucket
 
 from bench.report import Report
 from lakeward.bucketing import assign
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import BucketFunction
+from lakeward.model import BucketFunction, parse_type
 
 ROWS = 4_000_000
 RUNS = 3

@@ -30,19 +30,28 @@ from lakeward.coordinator.state.statestore import StateStore
 from lakeward.hot.embedded.remote.coordinatorclient import HttpCoordinatorClient
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import InstanceId, JobName, RoundId, new_round_id
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.round import RoundResult
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int64Type
+from lakeward.model import (
+    Column,
+    InstanceId,
+    Int64Type,
+    JobName,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    RoundResult,
+    Schema,
+    SystemClock,
+    TableDescriptor,
+    TableInfo,
+    new_round_id,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, TableFinished, TableInWork
 from lakeward.protocol.tables import CreateTable
 from lakeward.server.admission.interpreter import share_turns
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from tests.kit.hotadmin import MemoryHotAdmin
 from tests.kit.serverprocess import ServerProcess
 from tests.kit.world import B0

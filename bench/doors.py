@@ -27,7 +27,7 @@ import pyarrow.flight as flight
 
 from bench.hot_store import INTERVAL, LOG, command_of, end_of, headed, produce, read_all
 from bench.hot_store_pk import make_batches
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import log_ticket, to_bytes
 
 ROWS, SMALL, HALF_SENT = 1_000_000, 300, 40

@@ -22,10 +22,8 @@ from bench.iceberg import BUCKETS, ChangelogMaker, batches, new_lake, run_round,
 from bench.paimon import compact, cpu_s, head_files, log_round, pk_round
 from bench.report import Cost, Report
 from lakeward.changelog.columns import without_prev
-from lakeward.model.table import TableInfo
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import TableInfo
+from lakeward.spi import DeleteEncoding, LakeStorage, load_lake
 from lakeward_testing.lakes.rewriting import LakeRewrite
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))

@@ -16,10 +16,10 @@ import numpy as np
 
 from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.clock import SystemClock
+from lakeward.model import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from tests.kit.inprocess import InProcessLakeward
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "2000"))

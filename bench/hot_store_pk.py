@@ -27,12 +27,8 @@ from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, parse_type, to_arrow_schema
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 

@@ -34,18 +34,26 @@ from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import new_round_id, new_table_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column, Schema
-from lakeward.model.split import LogSplit
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.model import (
+    CHANGE_TYPE,
+    OFFSET,
+    PREV_OFFSET,
+    TIMESTAMP,
+    Bucket,
+    ChangeType,
+    Column,
+    ExpiringSnapshot,
+    LogSplit,
+    OffsetRange,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    new_round_id,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import CommitProperties, LakeStorage, Precondition, WriteTask
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.engines import duckdb_connection
 

@@ -30,9 +30,7 @@ from bench.report import Report
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.clock import SystemClock
-from lakeward.model.faults import set_injector
-from lakeward.model.side import COMPACT
+from lakeward.model import COMPACT, SystemClock, set_injector
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.clock import ManualClock

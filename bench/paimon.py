@@ -30,15 +30,18 @@ from bench.iceberg import BATCH_ROWS, BUCKETS, ChangelogMaker, _around, batches,
 from bench.report import Cost, Report
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_round_id
-from lakeward.model.schema import OFFSET, PREV_OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsChanges, SupportsRewrite, SupportsRewriteCommit
-from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteGroup, RewriteTask
+from lakeward.model import OFFSET, PREV_OFFSET, Bucket, TableInfo, new_round_id
+from lakeward.spi import (
+    CommitProperties,
+    LakeFile,
+    LakeStorage,
+    Precondition,
+    RewriteGroup,
+    RewriteTask,
+    SupportsChanges,
+    SupportsRewrite,
+    SupportsRewriteCommit,
+)
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
 from tests.fluss.paimonworld import PaimonWorld
 from tests.kit.fluss.cluster import FlussCluster

@@ -27,14 +27,10 @@ from bench.report import Report
 from bench.tiering import LOG_COLUMNS, log_rows
 from lakeward.client import Table
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName
-from lakeward.model.sidetable import side_table
+from lakeward.model import DEFAULT_SIDE, Bucket, Content, OffsetMap, SideName, SystemClock, side_table
 from lakeward.model.table import TablePath
 from lakeward.protocol.routes import ROUNDS
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.waiting import wait_until
 from tests.kit.inprocess import InProcessLakeward

@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 import lakeward.spark
 from bench.report import Cost, Report
 from lakeward.client import Client, Table
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Server, tier_now
 

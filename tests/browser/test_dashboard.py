@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from lakeward.client import Table
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward_testing.waiting import wait_until
 from tests.browser.conftest import LIMIT_MS, QUICK, OpenPage
 from tests.kit.iceberg.server import serving

@@ -10,14 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import CommitConflict
-from lakeward.model.ids import Epoch, JobName, RoundId, new_instance_id, new_round_id
-from lakeward.model.round import RoundOwner
-from lakeward.model.side import COMPACT
+from lakeward.model import COMPACT, Epoch, JobName, RoundId, RoundOwner, new_instance_id, new_round_id
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.plugins import PluginCache
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.spi import LakeCommitter, PluginCache, RewriteResult
 from lakeward.tiering.compact import compaction as product
 from lakeward.tiering.compact.commit import LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround

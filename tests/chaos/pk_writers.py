@@ -18,11 +18,8 @@ import pyarrow as pa
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int64Type, StringType
+from lakeward.model import Bucket, Column, Int64Type, Schema, StringType, TableDescriptor, TableId, TableInfo
+from lakeward.model.table import TablePath
 
 WRITERS, KEYS, PUTS, BUCKETS = 3, 12, 40, 2
 

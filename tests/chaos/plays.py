@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from lakeward_testing.faults import Faults
 from tests.chaos.stage import Stage
 

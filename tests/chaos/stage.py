@@ -21,16 +21,25 @@ from lakeward.errors import CommitConflict, LakewardError
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, new_instance_id, new_round_id
-from lakeward.model.round import RoundOwner
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    Bucket,
+    Epoch,
+    InstanceId,
+    JobName,
+    RoundId,
+    RoundOwner,
+    SnapshotId,
+    SystemClock,
+    new_instance_id,
+    new_round_id,
+)
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import LakeStorage, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.reconcile import adoption

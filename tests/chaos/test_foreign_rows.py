@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.model.state import TableState
+from lakeward.model import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward_testing.faults import Faults

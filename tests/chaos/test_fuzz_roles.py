@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from lakeward.errors import Forbidden, LakewardError, RemoteError
 from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.actions import ACTIONS
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.protocol.flight import PutKind, Read
 from tests.chaos.test_fuzz import QUICK, TABLE, document, is_up, json_values
 from tests.kit.serverprocess import ServerProcess

@@ -18,11 +18,8 @@ import pytest
 
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import OFFSET, Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import OFFSET, Bucket, Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
 from tests.chaos.hot_worker import SETTINGS, rows_of
 
 POINTS = (

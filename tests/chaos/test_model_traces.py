@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.coordinator.state.readleases import ReadLeases
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId
-from lakeward.model.side import SideId
+from lakeward.model import ExpiringSnapshot, SideId, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward_testing.faults import Faults
 from tests.chaos.plays import Trace, play

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward_testing.faults import Faults
 from tests.chaos import test_model_traces as rounds
 from tests.chaos import test_model_traces_others as others

@@ -20,8 +20,7 @@ import pytest
 
 from lakeward.changelog import Fold
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import FAULTS_ENV
+from lakeward.model import FAULTS_ENV, Bucket
 from lakeward_testing.waiting import wait_until
 
 CHILD = Path(__file__).with_name("pk_writers.py")

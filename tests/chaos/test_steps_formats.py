@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward_testing.chaos.plan import ACTIONS, JOB_STEPS
 from lakeward_testing.faults import Faults
 from tests.chaos.stage import Stage

@@ -33,24 +33,37 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.table import open_table
 from lakeward.lake.orphans import OrphanRemoval
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
-from lakeward.model.side import SideName
-from lakeward.model.split import LogSplit, Split
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    Bucket,
+    Intent,
+    LakeBase,
+    LogSplit,
+    OffsetMap,
+    OffsetSet,
+    RoundId,
+    SideName,
+    Split,
+    TableId,
+    TableInfo,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
-from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.intents import IntentStore
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.resume import next_offset
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
-from lakeward.spi.snapshotkeys import ROUND_KEY, TABLE_ID_KEY, TAG
+from lakeward.spi import (
+    ROUND_KEY,
+    TABLE_ID_KEY,
+    TAG,
+    CommitProperties,
+    Committable,
+    CoordinatorClient,
+    IntentStore,
+    LakeSnapshot,
+    Precondition,
+    PreparedRewrite,
+    Renewal,
+    RewriteResult,
+    next_offset,
+)
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix

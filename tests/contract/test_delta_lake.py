@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import SnapshotId, TableInfo
+from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.lakes.ddl import EVERY_TYPE

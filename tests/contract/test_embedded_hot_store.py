@@ -12,12 +12,8 @@ import pytest
 
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore
+from lakeward.model import Bucket, Column, OffsetMap, TableInfo, to_arrow_schema
+from lakeward.spi import HotStore
 from lakeward_testing.hots import HotContract
 from lakeward_testing.scripted_log import Row
 

@@ -11,10 +11,8 @@ import pytest
 from lakeward.lake.hudi.ground import MARK
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.plugin import HudiLakeStorage
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import SnapshotId, TableInfo
+from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.hudiforeign import HudiForeignEngine
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.lakes.ddl import EVERY_TYPE

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import SnapshotId, TableInfo
+from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.scripted_log import Row

@@ -10,11 +10,8 @@ import pytest
 
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.lance.table import LanceTable
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.model import SnapshotId, TableInfo
+from lakeward.spi import TAG, LakeStorage, load_lake
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.lanceforeign import LanceForeignEngine
 from lakeward_testing.scripted_log import Row

@@ -13,10 +13,8 @@ import pytest
 from lakeward.lake.paimon.meta.history import table_folder
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.lake.s3files import files_of
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import SnapshotId, TableInfo
+from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.paimonforeign import PaimonForeignEngine
 from lakeward_testing.scripted_log import Row

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import CommitConflict, LakeUnavailable
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId, new_table_id
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import Bucket, TableId, new_table_id
+from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.faults import Faults
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

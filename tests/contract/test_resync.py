@@ -16,7 +16,7 @@ from lakeward.lake.lance.plugin import open_lake as open_lance
 from lakeward.lake.paimon.plugin import load as open_paimon
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.suite import LakeSuite
 from tests.contract import (
     test_delta_lake,

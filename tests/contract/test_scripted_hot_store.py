@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore
+from lakeward.model import Bucket, Column, TableInfo
+from lakeward.spi import HotStore
 from lakeward_testing.hots import HotContract
 from lakeward_testing.scripted_log import Row
 from tests.kit.scripted_store import ScriptedHotStore

@@ -12,12 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import Bucket, OffsetRange, SnapshotId, TableInfo
+from lakeward.spi import LakeFile, LakeStorage
 from lakeward_testing.lakes import LakeContract
 from lakeward_testing.lakes.suite import B0
 from lakeward_testing.scripted_log import Row

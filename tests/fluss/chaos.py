@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeward.errors import FlussError, LakewardError, ServerUnavailable
-from lakeward.model.faults import FAULTS_ENV
+from lakeward.model import FAULTS_ENV
 from lakeward.model.table import TablePath
 from lakeward.verify import verify_table
 from lakeward_testing.chaos.child import LabChild

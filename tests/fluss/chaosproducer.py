@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.errors import ServerUnavailable
-from lakeward.model.stopsignal import StopSignal
+from lakeward.model import StopSignal
 from lakeward_testing.chaos.producer import PAUSE_S, Producer
 from lakeward_testing.chaos.record import RecordWriter
 from tests.fluss.steps import DATABASE

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.plugin import FlussPlugin
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import Epoch, InstanceId, JobName, new_round_id
-from lakeward.model.round import RoundOwner
+from lakeward.model import Epoch, InstanceId, JobName, RoundOwner, SystemClock, new_round_id
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, LeaseVerdict
-from lakeward.spi.plugins import Plugin, PluginCache
+from lakeward.spi import Plugin, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.round.control import RoundControl

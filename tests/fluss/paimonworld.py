@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.table import TablePath
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from tests.fluss.steps import DATABASE
 from tests.fluss.world import FlussWorld
 

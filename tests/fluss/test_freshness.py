@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lakeward.model.ids import InstanceId, JobName
+from lakeward.model import InstanceId, JobName
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFinished, TableInWork
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import InstanceId, JobName
+from lakeward.model import Bucket, InstanceId, JobName
 from lakeward.protocol.heartbeat import HeartbeatRequest
-from lakeward.spi.hot import KvSnapshot
+from lakeward.spi import KvSnapshot
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import USERS, MakeTable, UpsertRange
 from tests.fluss.world import FlussWorld

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import Bucket, OffsetMap
 from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob, append_events
 from tests.fluss.steps import DATABASE, EVENTS, Append, MakeTable, events

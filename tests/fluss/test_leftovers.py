@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from lakeward.lake.orphans import OrphanOptions
-from lakeward.model.clock import SystemClock
+from lakeward.model import SystemClock
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import PluginCache
 from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults

@@ -10,8 +10,7 @@ import pytest
 
 from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS
 from lakeward.model.table import TablePath
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, LakeSnapshotOf, MakeTable, Upsert
 from tests.fluss.world import FlussWorld

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.hot.fluss.logmarks import MARKS_KEY
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.faults import Faults
 from tests.fluss.ondemand import OnDemand

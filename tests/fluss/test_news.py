@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.tiernow import tier_now
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import OffsetMap
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.verify import verify_table

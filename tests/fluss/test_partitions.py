@@ -11,8 +11,7 @@ import pytest
 from lakeward.hot.fluss.tables import partition_ids
 from lakeward.hot.fluss.wire.messages import Api
 from lakeward.hot.fluss.wire.servers import path_message
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import GONE_PARTITION
+from lakeward.model import GONE_PARTITION, Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward_testing.faults import FaultAction, Faults
 from lakeward_testing.waiting import wait_until

@@ -12,13 +12,20 @@ import pytest
 from lakeward.hot.fluss.handout.beats import beat_entry
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.lakehistory import Registered
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, new_round_id
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import RoundOwner
+from lakeward.model import (
+    Bucket,
+    Epoch,
+    InstanceId,
+    JobName,
+    LedgerKind,
+    OffsetMap,
+    RoundId,
+    RoundOwner,
+    SnapshotId,
+    new_round_id,
+)
 from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.tiering.round.reconcile import adoption
 from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import LakewardError
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob
 from tests.kit.fluss.cluster import TEST_SETTINGS, FlussCluster

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeward.errors import TableNotFound
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand

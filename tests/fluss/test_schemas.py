@@ -16,7 +16,7 @@ import pytest
 from lakeward.errors import FlussError
 from lakeward.hot.fluss.wire.messages import Api
 from lakeward.hot.fluss.wire.servers import path_message
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.faults import FaultAction, Faults
 from lakeward_testing.waiting import wait_until

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward_testing.waiting import wait_until
 from tests.fluss.conftest import LOGIN
 from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert

@@ -15,8 +15,8 @@ import pytest
 
 from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG
 from lakeward.hot.fluss.wire.servers import LogBucket, path_message
-from lakeward.model.bucket import Bucket
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.model import Bucket
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, Append, Delete, LakeSnapshotOf, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob

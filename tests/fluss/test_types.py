@@ -14,7 +14,7 @@ import pytest
 
 from lakeward.hot.fluss.wire.messages import TABLE_INFO, Api
 from lakeward.hot.fluss.wire.servers import path_message
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import upsert_typed

@@ -14,11 +14,9 @@ import pytest
 
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.lakehistory import Registered
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import Bucket, OffsetMap, SnapshotId
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import EVENTS, Append, MakeTable, events

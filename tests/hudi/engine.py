@@ -8,9 +8,8 @@ from typing import Any
 
 from lakeward.lake.hudi.meta.properties import record_key_fields
 from lakeward.lake.hudi.plugin import HudiLakeStorage
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import BUCKET, OFFSET, TableInfo
+from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.rounds import lake_rows
 
 LOCKED = {

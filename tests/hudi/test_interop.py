@@ -14,11 +14,8 @@ import pytest
 from lakeward.bucketing.assign import assign
 from lakeward.errors import ForeignRowsFound
 from lakeward.lake.hudi.plugin import open_lake
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import BucketFunction
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import Bucket, BucketFunction, Column, parse_type
+from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row

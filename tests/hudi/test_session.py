@@ -12,9 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 import lakeward.spark
 from lakeward.errors import SparkUnsupported
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.types import TimeType
-from lakeward.model.typetable import TYPES
+from lakeward.model import TYPES, TimeType, to_arrow_type
 from lakeward.read.spark.arrowframe import LOCAL_ROWS, arrow_frame
 from lakeward.read.spark.schema import spark_type
 from lakeward.read.spark.tailframe import spark_arrow_type

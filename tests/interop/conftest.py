@@ -12,8 +12,7 @@ import pytest
 
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model import BUCKET, OFFSET, TIMESTAMP, Bucket
 from lakeward_testing.scripted_log import Row, ScriptedLog
 from tests.kit.iceberg.folder import folder_lake, folder_options
 from tests.kit.iceberg.server import serving

@@ -23,11 +23,8 @@ from lakeward.errors import (
     UnsupportedType,
 )
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.spi.commit import CommitProperties
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.model import Bucket, Column, Schema, parse_type
+from lakeward.spi import OFFSETS_KEY, CommitProperties
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, COLUMNS, LakeSuite, row
 from lakeward_testing.ports import free_port

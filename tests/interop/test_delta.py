@@ -17,10 +17,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Bucket, Column, SnapshotId, parse_type
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row

@@ -11,8 +11,7 @@ import pytest
 
 from lakeward.errors import ForeignRowsFound, LakeRolledBack
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
+from lakeward.model import SnapshotId, TableInfo
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.rewriting import LakeRewrite

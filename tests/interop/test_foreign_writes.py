@@ -22,15 +22,11 @@ from lakeward.errors import (
     ReplacedRowMissing,
 )
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, OffsetMap, OffsetSet, SnapshotId, TableId, parse_type
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.snapshotkeys import ROWS_KEY, TAG
+from lakeward.spi import ROWS_KEY, TAG
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

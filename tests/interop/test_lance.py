@@ -18,9 +18,7 @@ import pytest
 from lakeward.errors import LakeTableGone
 from lakeward.lake.lance.plugin import open_lake
 from lakeward.lake.lance.storage import LanceLakeStorage
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, SnapshotId, parse_type
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row

@@ -20,11 +20,8 @@ from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Column
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
-from lakeward.model.types import StringType
-from lakeward.spi.lake.supports import SupportsSnapshotNames
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, Column, StringType
+from lakeward.spi import SupportsSnapshotNames
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

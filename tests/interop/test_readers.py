@@ -14,10 +14,7 @@ import pytest
 
 from lakeward.bucketing import assign
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import BucketFunction
+from lakeward.model import Bucket, BucketFunction, Column, parse_type
 from lakeward_testing.lakes import LakeRound
 from lakeward_testing.lakes.ddl import EVERY_TYPE
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 from lakeward_testing.lakes.suite import LakeSuite
 from tests.interop.enginetypes import DEPTHS, PARTS, TypeTable, check_page, columns_of, make_table
 from tests.kit.iceberg.engines import duckdb_connection, read_datafusion, read_pyiceberg

@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import LakeSnapshot
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.scripted_log import ScriptedLog

@@ -14,8 +14,7 @@ from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.lake.iceberg.meta.manifests import load_entries, load_manifests
 from lakeward.lake.iceberg.meta.version import find_next_row_id
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeFile, load_lake
 from lakeward_testing.lakes import LakeRound
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

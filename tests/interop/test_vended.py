@@ -12,14 +12,10 @@ from typing import Any
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.split import LogSplit
+from lakeward.model import Bucket, LogSplit, OffsetRange, RoundId, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi import WriteTask
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.vending import VendingWorld, vending_catalog
 from tests.kit.inprocess import InProcessLakeward

@@ -16,8 +16,8 @@ import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.table import TableInfo
-from lakeward.spi.snapshotkeys import ROUND_KEY
+from lakeward.model import TableInfo
+from lakeward.spi import ROUND_KEY
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Fault, FaultAction
 from lakeward_testing.lakes import LakeRound, lake_rows

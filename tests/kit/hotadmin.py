@@ -9,14 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.errors import TableAlreadyExists, TableNotFound
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
-from lakeward.model.cut import CutEnds
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import LogBounds
-from lakeward.spi.hotadmin import HotAdmin, RetentionGuard, Waiting
+from lakeward.model import Bucket, Clock, CutEnds, OffsetMap, OffsetRange, TableId, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import HotAdmin, LogBounds, RetentionGuard, Waiting
 
 ROW_BYTES = 100
 

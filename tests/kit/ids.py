@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakeward.model.ids import draw_ids_from
+from lakeward.model import draw_ids_from
 
 
 @contextmanager

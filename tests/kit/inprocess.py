@@ -25,15 +25,28 @@ from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import TableBusy
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
-from lakeward.model.ids import InstanceId, JobName, new_instance_id, new_round_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import RoundOwner
-from lakeward.model.schema import Schema
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName, WorkKind, first_side
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    COMPACT,
+    DEFAULT_SIDE,
+    TIER,
+    Bucket,
+    BucketFunction,
+    Clock,
+    InstanceId,
+    JobName,
+    OffsetMap,
+    RoundOwner,
+    Schema,
+    SideName,
+    TableDescriptor,
+    TableInfo,
+    WorkKind,
+    first_side,
+    new_instance_id,
+    new_round_id,
+    side_table,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatRequest,
@@ -46,11 +59,7 @@ from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
 from lakeward.read.changes import ChangeRequest, Point, read_changes
 from lakeward.read.result import ReadResult
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import CoordinatorClient, HotPlugin, HotStore, LakeReader, LakeStorage, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.kinds import load_runner

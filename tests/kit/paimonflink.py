@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.lake.paimon.meta.connection import PaimonConnection
 from lakeward.model.table import TablePath
-from lakeward.spi.snapshotkeys import COMMIT_USER, OFFSETS_KEY
+from lakeward.spi import COMMIT_USER, OFFSETS_KEY
 from lakeward_testing.paimonforeign import PaimonForeignEngine
 
 

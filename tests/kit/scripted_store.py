@@ -9,12 +9,18 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lakeward.errors import OffsetOutOfRange, SchemaChanged, TableNotFound
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import OFFSET, SYSTEM_COLUMNS, TIMESTAMP, Column
-from lakeward.model.systemcolumns import SNAPSHOT_FIELDS
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+from lakeward.model import (
+    OFFSET,
+    SNAPSHOT_FIELDS,
+    SYSTEM_COLUMNS,
+    TIMESTAMP,
+    Bucket,
+    Column,
+    TableInfo,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import HotStore, KvSnapshot, LogBounds
 from lakeward_testing.scripted_log import FIRST_AT_MS, Row, ScriptedLog
 
 

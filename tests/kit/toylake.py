@@ -41,20 +41,23 @@ from lakeward.lake.memory.plugin import CAPABILITIES
 from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET, Column
-from lakeward.model.sqltype import parse_type
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    LAKE_FIELDS,
+    OFFSET,
+    Column,
+    OffsetRange,
+    Offsets,
+    OffsetSet,
+    RoundId,
+    SnapshotId,
+    TableInfo,
+    parse_type,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.packed import Packed
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.lakefile import LakeDelete, LakeFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi import DeleteEncoding, LakeDelete, LakeFile, RewriteResult, RewriteTask, WriteTask
 
 STORAGE, ERRORS, VERSION = LocalFiles(), lake_errors("toy"), "toy.version"
 

@@ -18,15 +18,28 @@ from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, TableId, new_round_id
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.round import RoundResult
-from lakeward.model.schema import Column, Schema
-from lakeward.model.side import TIER, WorkKind
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int64Type, StringType
+from lakeward.model import (
+    TIER,
+    Bucket,
+    Column,
+    InstanceId,
+    Int64Type,
+    JobName,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    RoundResult,
+    Schema,
+    SnapshotId,
+    StringType,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    WorkKind,
+    new_round_id,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import (
     HandedOut,
@@ -38,9 +51,7 @@ from lakeward.protocol.heartbeat import (
     TableInWork,
 )
 from lakeward.protocol.tables import CreateTable, TableAnswer
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi import CommitProperties, LakeStorage, Precondition, load_lake
 from lakeward_testing.clock import ManualClock
 from tests.kit.hotadmin import MemoryHotAdmin
 

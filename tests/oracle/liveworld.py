@@ -12,8 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.side import DEFAULT_SIDE
+from lakeward.model import DEFAULT_SIDE, Clock, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router

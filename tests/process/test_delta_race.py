@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
-from lakeward.model.ids import TableId, new_table_id
+from lakeward.model import TableId, new_table_id
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.removal import removal_of
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakeward.model.faults import FAULTS_ENV
+from lakeward.model import FAULTS_ENV
 from lakeward_testing import Fault, Faults
 
 CHILD = """

@@ -24,10 +24,8 @@ from lakeward.hot.embedded.serve.flightdata import write_field
 from lakeward.hot.embedded.serve.grpcserver import BESIDE_BATCH, FlightLimits, TlsPair
 from lakeward.hot.embedded.serve.quota import StreamQuotas
 from lakeward.hot.embedded.serve.service import FlightService
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, new_table_id
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, log_ticket, to_bytes
 from lakeward_testing.waiting import wait_until

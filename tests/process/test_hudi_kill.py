@@ -16,7 +16,7 @@ import pytest
 from lakeward.errors import CommitConflict, LakeUnavailable
 from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
-from lakeward.model.ids import TableId, new_table_id
+from lakeward.model import TableId, new_table_id
 from lakeward_testing.faults import Faults
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

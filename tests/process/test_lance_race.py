@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.lake.lance.plugin import open_lake
 from lakeward.lake.lance.storage import LanceLakeStorage
-from lakeward.model.ids import TableId, new_table_id
+from lakeward.model import TableId, new_table_id
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.removal import removal_of
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.model.faults import FAULTS_ENV
+from lakeward.model import FAULTS_ENV
 from lakeward_testing.waiting import wait_until
 from lakeward_testing.warmprocess import WarmProcess, start_module
 

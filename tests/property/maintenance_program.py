@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from lakeward.errors import FaultInjected, LakewardError
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.faults import set_injector
-from lakeward.model.side import COMPACT
+from lakeward.model import COMPACT, set_injector
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
 from lakeward_testing.chaos.plan import JOB_STEPS

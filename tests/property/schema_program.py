@@ -14,14 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidAlter, LakeMismatch
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.schema import Column
-from lakeward.model.schemachange import ColumnChange
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Column, ColumnChange, TableInfo, parse_type, to_arrow_type
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from lakeward_testing.faults import Faults
 from tests.kit.inprocess import InProcessLakeward
 

@@ -7,26 +7,35 @@ import string
 
 from hypothesis import strategies as st
 
-from lakeward.model.bucket import Bucket, partition_name
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import SYSTEM_COLUMNS, Column, Schema
-from lakeward.model.split import LogSplit, SnapshotSplit, Split
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import (
+from lakeward.model import (
+    SYSTEM_COLUMNS,
     ArrayType,
     BinaryType,
+    Bucket,
+    BucketFunction,
     CharType,
+    Column,
     DataType,
     DecimalType,
+    LogSplit,
     MapType,
+    OffsetMap,
+    OffsetRange,
     RowField,
     RowType,
+    Schema,
+    SnapshotSplit,
+    Split,
+    TableDescriptor,
+    TableId,
+    TableInfo,
     TimestampLtzType,
     TimestampType,
     TimeType,
+    partition_name,
 )
-from lakeward.model.typetable import TYPES as TYPE_ROWS
+from lakeward.model import TYPES as TYPE_ROWS
+from lakeward.model.table import TablePath
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 OFFSETS = st.integers(0, 2**62)

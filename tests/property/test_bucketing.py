@@ -13,9 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakeward.bucketing import assign
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import BucketFunction as F
+from lakeward.model import BucketFunction as F
+from lakeward.model import parse_type, to_arrow_type
 
 MASK = 0xFFFFFFFF
 

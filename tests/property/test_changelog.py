@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.model.change import ChangeType as C
+from lakeward.model import ChangeType as C
 
 Record = tuple[int, C, int, int, int | None]
 """offset, change, key, value, previous offset"""

@@ -15,12 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName
+from lakeward.model import DEFAULT_SIDE, Bucket, Content, OffsetMap, SideName, SystemClock
 from lakeward.model.table import TablePath
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from tests.kit.inprocess import InProcessLakeward

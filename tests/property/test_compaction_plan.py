@@ -10,9 +10,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.model import Bucket, OffsetRange
+from lakeward.spi import LakeDelete, LakeFile
 from lakeward.tiering.compact.plan import CompactionPolicy, PlannedGroup, plan_compaction
 
 ROW_BYTES = 10

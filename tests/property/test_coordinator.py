@@ -42,13 +42,24 @@ from lakeward.errors import (
     TableBusy,
     TableNotFound,
 )
-from lakeward.model.ids import InstanceId, JobName, RoundId, TableId, new_round_id
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.round import LakeBase
-from lakeward.model.side import COMPACT, TIER, SideId, WorkKind
-from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    COMPACT,
+    TIER,
+    InstanceId,
+    JobName,
+    LakeBase,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    SideId,
+    TableId,
+    TableInfo,
+    TableState,
+    WorkKind,
+    new_round_id,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import (
     HandedOut,
@@ -60,7 +71,7 @@ from lakeward.protocol.heartbeat import (
     Verdict,
 )
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi import CommitProperties, Precondition
 from tests.kit.ids import repeatable_ids
 from tests.kit.world import B0, CoordinatorWorld
 

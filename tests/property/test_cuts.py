@@ -19,13 +19,10 @@ from hypothesis import strategies as st
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.clock import SystemClock
-from lakeward.model.cut import CutState
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName
+from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, CutState, SideName, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from lakeward_testing.icebergforeign import IcebergForeignEngine

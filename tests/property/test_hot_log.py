@@ -17,13 +17,21 @@ from lakeward.errors import OutOfSequence
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId, new_table_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import OFFSET, TIMESTAMP, Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.hotadmin import RetentionGuard
+from lakeward.model import (
+    OFFSET,
+    TIMESTAMP,
+    Bucket,
+    Column,
+    OffsetMap,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import RetentionGuard
 from lakeward_testing.clock import ManualClock
 
 BUCKETS = (Bucket("", 0), Bucket("", 1))

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY
+from lakeward.spi import LakeStorage, load_lake
 from tests.property.maintenance_program import MaintainedProgram, step
 from tests.property.union_program import Rows, Step, memory_lake, paimon_lake
 

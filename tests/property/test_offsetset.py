@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import OffsetSet
 
 offsets = st.lists(st.integers(0, 200), max_size=120)
 

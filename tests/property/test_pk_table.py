@@ -20,14 +20,21 @@ from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import ArrayType, Int32Type, StringType
-from lakeward.spi.hotadmin import RetentionGuard
+from lakeward.model import (
+    ArrayType,
+    Bucket,
+    ChangeType,
+    Column,
+    Int32Type,
+    Schema,
+    StringType,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import RetentionGuard
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.hots.changelog import MemoryChangelogLog
 

@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import SplitFailed
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.split import LogSplit, SnapshotSplit, Split
+from lakeward.model import Bucket, LogSplit, OffsetRange, OffsetSet, SnapshotSplit, Split
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import keep_prefix

@@ -22,14 +22,25 @@ from hypothesis import strategies as st
 
 import lakeward.protocol
 from lakeward.errors import IncompatibleVersion, InvalidInput, InvalidRequest
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, Id, InstanceId, JobName, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.round import RoundPhases, RoundResult
-from lakeward.model.side import Content, SideName
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    Bucket,
+    Content,
+    Epoch,
+    Id,
+    InstanceId,
+    Intent,
+    JobName,
+    LedgerEntry,
+    OffsetMap,
+    OffsetRange,
+    RoundPhases,
+    RoundResult,
+    SideName,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import MOST_SLOTS, HeartbeatRequest, TableInWork
 from lakeward.protocol.operate import MOST_SQL_ROWS, SqlQuery

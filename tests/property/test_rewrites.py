@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.memory.plugin import forget_lake
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
-from lakeward.spi.rewrite import RewriteGroup
+from lakeward.spi import LakeStorage, RewriteGroup, load_lake
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite

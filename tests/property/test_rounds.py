@@ -19,15 +19,21 @@ from lakeward.errors import CommitConflict, CommitUnknown
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, new_table_id
-from lakeward.model.intent import Intent
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.commit import Committable
+from lakeward.model import (
+    Bucket,
+    Column,
+    Intent,
+    LakeBase,
+    OffsetMap,
+    RoundId,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import Committable
 from lakeward_testing import Faults, ManualClock
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes import LakeRound, lake_rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from tests.property.schema_program import SchemaProgram
 from tests.property.test_maintenance import iceberg_lake
 from tests.property.union_program import memory_lake

@@ -16,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import TableBusy
-from lakeward.model.clock import SystemClock
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model import DEFAULT_SIDE, SideName, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward.tiering.work import RoundEnd
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults

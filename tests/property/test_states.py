@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.errors import IllegalTransition
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.state import ENTERED_FROM, TableState, check_transition, is_legal, render_diagram, render_page
+from lakeward.model import (
+    ENTERED_FROM,
+    Bucket,
+    OffsetMap,
+    TableState,
+    check_transition,
+    is_legal,
+    render_diagram,
+    render_page,
+)
 
 S = TableState
 STOPPED = {S.QUARANTINED, S.PAUSED, S.DISABLED, S.DROPPED}

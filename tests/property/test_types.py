@@ -11,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.errors import InvalidInput, InvalidRequest, UnsupportedType
-from lakeward.model.arrow import from_arrow_schema, to_arrow_schema, to_arrow_type
-from lakeward.model.schema import Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo
-from lakeward.model.types import DataType, Int64Type, StringType
+from lakeward.model import (
+    DataType,
+    Int64Type,
+    Schema,
+    StringType,
+    TableDescriptor,
+    TableInfo,
+    from_arrow_schema,
+    parse_type,
+    to_arrow_schema,
+    to_arrow_type,
+)
 from tests.property.strategies import SCHEMAS, TABLES, TYPES, descriptors
 
 

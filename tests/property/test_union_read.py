@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from tests.property.union_program import (
     LOG,
     PK,

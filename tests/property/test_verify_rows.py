@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.changelog.rowdiff import altered_offsets
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 BITS64, BITS32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 ODD64 = st.sampled_from([0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000007, 1 << 63, 0, 0x7FF0000000000000])

@@ -14,12 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.errors import IncompatibleVersion, InvalidRequest, LakeUnavailable, SchemaChanged
-from lakeward.model.bucket import Bucket, partition_name, partition_values
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.split import Split, split_from_json
-from lakeward.model.versioned import pack, unpack
+from lakeward.model import (
+    Bucket,
+    OffsetMap,
+    OffsetRange,
+    OffsetSet,
+    Split,
+    TableId,
+    pack,
+    partition_name,
+    partition_values,
+    split_from_json,
+    unpack,
+)
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.tiering.round.outcome import WriteOutcome
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, OFFSETS, PARTITION_VALUES, SPLITS, TEXT

@@ -15,10 +15,9 @@ from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.clock import SystemClock
+from lakeward.model import SystemClock
 from lakeward.model.table import TablePath
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeStorage, load_lake
 from lakeward.tiering.round.control import RoundControl
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.deltaforeign import DeltaForeignEngine

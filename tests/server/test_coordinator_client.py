@@ -20,17 +20,25 @@ from lakeward.errors import (
     TableNotFound,
 )
 from lakeward.hot.embedded.plugin import load
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_round_id
-from lakeward.model.intent import Intent
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model import (
+    DEFAULT_SIDE,
+    Bucket,
+    InstanceId,
+    Intent,
+    JobName,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    SideName,
+    SnapshotId,
+    new_round_id,
+)
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.flight import Ticket, from_bytes, ticket_from_text
 from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
 from lakeward.protocol.writetoken import WriteToken
-from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi import CoordinatorClient
 from lakeward_testing.waiting import wait_until
 from tests.kit.serverprocess import ServerProcess
 

@@ -21,7 +21,7 @@ import pytest
 from lakeward.client import Client, Table, connect
 from lakeward.config import resolve
 from lakeward.errors import DataFolderLocked, InvalidRequest, LakewardError, ServerUnavailable, TimedOut, from_wire
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 from lakeward.protocol.tables import ServerInfo
 from lakeward_testing.proxy import CuttingProxy

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import log_ticket, to_bytes
 from lakeward_testing.waiting import wait_until
 from tests.kit.serverprocess import ServerProcess

@@ -16,11 +16,9 @@ from lakeward.hot.embedded.remote.connection import FlightConnection
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.plugin import load as load_iceberg
-from lakeward.model.ids import JobName
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import JobName, SideName, TableInfo
 from lakeward.protocol.flight import Act, ActionRequest
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.options import TieringOptions

@@ -28,7 +28,7 @@ from lakeward.errors import (
     TableAlreadyExists,
     TableNotFound,
 )
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import PutKind
 from tests.kit.serverprocess import ServerProcess
 

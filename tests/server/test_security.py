@@ -32,7 +32,7 @@ from lakeward.errors import (
 )
 from lakeward.protocol.routes import FACTS, HEALTH, INFO, READY, TABLES
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from tests.kit.serverprocess import ServerProcess
 
 StartServer = Callable[..., ServerProcess]

@@ -15,11 +15,8 @@ import pytest
 from lakeward.cli import app
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import JobName
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import SideName
-from lakeward.spi.plugins import PluginCache
+from lakeward.model import Bucket, JobName, OffsetMap, SideName
+from lakeward.spi import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.options import TieringOptions

@@ -13,9 +13,8 @@ import pytest
 
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidTable
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Schema, TableDescriptor, TableInfo, new_table_id
+from lakeward.model.table import TablePath
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.verify import verify_table

@@ -15,13 +15,13 @@ import pytest
 
 import lakeward.spark
 from lakeward.client import Client, Table
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
+from lakeward.model import BUCKET, OFFSET, SYSTEM_COLUMNS_PROPERTY
+from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.schema import parquet_schema
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward.verify import verify_table
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound

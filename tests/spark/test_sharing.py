@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lakeward.client import Client, Table
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward_testing.faults import Fault, FaultAction
 from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import wait_until

@@ -17,7 +17,7 @@ from lakeward.client import Client, Table
 from lakeward.errors import TimedOut
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model.side import SideName
+from lakeward.model import SideName
 from lakeward.verify import verify_table
 from lakeward_testing.faults import Fault, FaultAction
 from lakeward_testing.waiting import wait_until

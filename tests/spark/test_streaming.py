@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakeward.client import Client
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.spark.processes import Job, Server, tier_now
 

@@ -14,9 +14,8 @@ import pytest
 
 import lakeward.spark
 from lakeward.client import Client
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, TypeRow
 from lakeward.model.table import TablePath
-from lakeward.model.typetable import TypeRow
 from tests.interop.enginetypes import (
     DEPTHS,
     PARTS,

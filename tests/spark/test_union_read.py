@@ -30,16 +30,14 @@ from lakeward.errors import (
 )
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutState
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import Bucket, CutState, OffsetMap
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
 from lakeward.read.spark.batch import FIELD_IDS, read_frame
 from lakeward.read.spark.lakefiles import FileGroups
 from lakeward.read.spark.lakescan import LakeScan
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.spi import LakeDelete, LakeFile
 from lakeward_testing.ports import free_port
 from lakeward_testing.proxy import CuttingProxy
 from lakeward_testing.waiting import wait_until

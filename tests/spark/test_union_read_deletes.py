@@ -14,13 +14,12 @@ import pytest
 
 from lakeward.bucketing.pieces import split_partitions
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetSet
 from lakeward.model.table import TablePath
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.deadrows import DeadRows
-from lakeward.spi.lakefile import LakeFile
+from lakeward.spi import LakeFile
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.interop.javaiceberg import JavaIceberg, start_java
 from tests.kit.iceberg.merge_on_read import MergeOnReadEngine

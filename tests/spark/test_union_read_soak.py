@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lakeward.client import Client
 from lakeward.errors import ServerUnavailable
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY
 from lakeward_testing.waiting import wait_until
 from tests.property.union_program import Step, step
 from tests.spark.cluster import Cluster

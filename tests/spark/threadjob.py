@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 
 from lakeward.config import resolve
-from lakeward.model.ids import JobName
-from lakeward.spi.plugins import Plugin, PluginCache
+from lakeward.model import JobName
+from lakeward.spi import Plugin, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob, run_until_signal
 from lakeward.tiering.job.options import TieringOptions

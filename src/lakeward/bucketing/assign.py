@@ -13,9 +13,7 @@ from lakeward.bucketing import fluss, hudi, iceberg, paimon
 from lakeward.bucketing.keys import find_reason
 from lakeward.bucketing.values import KeyColumn
 from lakeward.errors import InvalidRequest, UnsupportedBucketKey
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.table import BucketFunction, TableDescriptor
-from lakeward.model.types import DataType
+from lakeward.model import BucketFunction, DataType, TableDescriptor, to_arrow_type
 
 Buckets = npt.NDArray[np.int32]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lakeward.bucketing.keybytes import KeyBytes, leb128
 from lakeward.bucketing.murmur import Hashes, Tail, finish, hash_bytes, mix, rotate, scramble
 from lakeward.bucketing.values import KeyColumn
-from lakeward.model.types import DateType, DecimalType, Int32Type, Int64Type, TimeType
+from lakeward.model import DateType, DecimalType, Int32Type, Int64Type, TimeType
 
 SEED = 42
 

@@ -14,15 +14,7 @@ from lakeward.bucketing.javatext import TEXT_OF
 from lakeward.bucketing.keybytes import KeyBytes
 from lakeward.bucketing.murmur import Hashes
 from lakeward.bucketing.values import KeyColumn, Longs
-from lakeward.model.types import (
-    BooleanType,
-    DateType,
-    Int8Type,
-    Int16Type,
-    Int32Type,
-    Int64Type,
-    TimeType,
-)
+from lakeward.model import BooleanType, DateType, Int8Type, Int16Type, Int32Type, Int64Type, TimeType
 
 _INTEGERS = (Int8Type, Int16Type, Int32Type, Int64Type, DateType)
 _CHUNK = 10_000

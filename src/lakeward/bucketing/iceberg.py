@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lakeward.bucketing.murmur import Hashes, Tail, hash_bytes, hash_words
 from lakeward.bucketing.values import KeyColumn, Longs
-from lakeward.model.types import DecimalType, TimeType
+from lakeward.model import DecimalType, TimeType
 
 SEED = 0
 

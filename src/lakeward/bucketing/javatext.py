@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lakeward.bucketing.values import KeyColumn
-from lakeward.model.types import (
+from lakeward.model import (
     CharType,
     DataType,
     DecimalType,

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 from lakeward.errors import UnsupportedBucketKey
-from lakeward.model.table import BucketFunction, TableDescriptor
-from lakeward.model.types import DataType
-from lakeward.model.typetable import row_of
+from lakeward.model import BucketFunction, DataType, TableDescriptor, row_of
 
 
 def check_bucket_keys(descriptor: TableDescriptor) -> None:

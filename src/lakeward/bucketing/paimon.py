@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lakeward.bucketing.keybytes import Bytes, Counts, KeyBytes
 from lakeward.bucketing.murmur import Hashes, Tail, hash_bytes, hash_words
 from lakeward.bucketing.values import KeyColumn
-from lakeward.model.types import DecimalType, TimeType
+from lakeward.model import DecimalType, TimeType
 
 SEED = 42
 SLOT = 8

@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.model.bucket import partition_name
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.table import TableInfo
+from lakeward.model import PartitionKey, TableInfo, partition_name
 
 
 def split_partitions(table: TableInfo, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

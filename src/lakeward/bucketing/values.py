@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.bucketing.keybytes import Bytes, KeyBytes
 from lakeward.errors import InvalidRequest
-from lakeward.model.types import (
+from lakeward.model import (
     BinaryType,
     BytesType,
     CharType,

@@ -8,9 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.change import ChangeType
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
+from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, ChangeType, Offsets
 
 Mask = npt.NDArray[np.bool_]
 Changes = npt.NDArray[np.int8]

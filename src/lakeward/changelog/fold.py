@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import adds_row, changes_of, keep_rows, offsets_of, prev_offsets_of, replaces_row
 from lakeward.errors import InvalidRequest
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model import OffsetRange, Offsets, OffsetSet
 
 _Seen = tuple[int, int, Offsets]
 """First and last offset of a batch, and the previous offsets that its records replace."""

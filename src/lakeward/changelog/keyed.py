@@ -13,9 +13,7 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import adds_row, changes_of, keep_rows, offsets_of
 from lakeward.errors import InvalidRequest
-from lakeward.model.change import ChangeType
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import ChangeType, OffsetRange, OffsetSet
 
 COMPACT_ROWS = 1_000_000
 """Pass one groups what it has gathered each time so many rows are new: memory follows the keys, not the records."""

@@ -8,9 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Offsets, cast_values
 
 Mask = npt.NDArray[np.bool_]
 _CANONICAL_NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}

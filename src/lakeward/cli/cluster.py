@@ -12,14 +12,14 @@ import typer
 
 from lakeward.cli.output import counted, duration, moment, note, print_json, print_rows, size
 from lakeward.errors import InvalidConfig, LakewardError
-from lakeward.model.tablepath import TablePath
+from lakeward.model import TablePath
 
 if TYPE_CHECKING:
     from lakeward.hot.fluss.clusterview import ClusterView, TableView
     from lakeward.hot.fluss.plugin import FlussPlugin
-    from lakeward.model.table import TableInfo
+    from lakeward.model import TableInfo
     from lakeward.protocol.heartbeat import HandedOut
-    from lakeward.spi.lakefile import LakeTotals
+    from lakeward.spi import LakeTotals
 
 Fluss = Annotated[
     str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")
@@ -110,7 +110,7 @@ def _skip(table: TableInfo, error: LakewardError) -> None:
 
 
 def show_next_round(fluss: str, user: str | None, table: str, *, as_json: bool) -> None:
-    from lakeward.model.round import describe_plan
+    from lakeward.model import describe_plan
     from lakeward.tiering.round.explain import explain
 
     with open_fluss(fluss, user) as plugin:

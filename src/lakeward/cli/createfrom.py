@@ -90,7 +90,7 @@ def _key(proposal: Proposal, partition_by: str | None) -> str | None:
     if proposal.key is None:
         return None
     from lakeward.client.columns import as_names
-    from lakeward.model.partitionkey import PartitionKey
+    from lakeward.model import PartitionKey
 
     columns = [c.name for c in proposal.columns]
     more = [PartitionKey.parse(name, columns).column for name in as_names(partition_by)]

@@ -13,13 +13,12 @@ from lakeward.cli.output import Json, Lake, Server, Table, counted, lake_params,
 from lakeward.config import options
 from lakeward.config.tables import SIDE, side_prefix
 from lakeward.errors import InvalidConfig, TableBusy
-from lakeward.model.side import SideName
-from lakeward.model.sidetable import side_table
+from lakeward.model import SideName, side_table
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 
 if TYPE_CHECKING:
-    from lakeward.spi.hot import HotPlugin
+    from lakeward.spi import HotPlugin
     from lakeward.tiering.compact.plan import CompactionPlan
 
 
@@ -90,8 +89,8 @@ def _maintain_cluster(
 
 def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side: SideName | None = None) -> None:
     from lakeward.config import resolve
-    from lakeward.model.clock import SystemClock
-    from lakeward.spi.registry import load_lake
+    from lakeward.model import SystemClock
+    from lakeward.spi import load_lake
     from lakeward.tiering.compact.ground import load_compaction
     from lakeward.tiering.compact.plan import describe_compaction
     from lakeward.tiering.job.options import TieringOptions

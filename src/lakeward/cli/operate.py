@@ -12,7 +12,7 @@ from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, tier_cluster
 from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, print_json
 from lakeward.cli.roundprogress import watching
-from lakeward.model.tablepath import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol import routes
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.side import SideName
+from lakeward.model import SideName
 
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Server = Annotated[

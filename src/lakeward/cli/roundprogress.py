@@ -11,7 +11,7 @@ from typing import Any
 
 from lakeward.cli.connection import open_server
 from lakeward.errors import LakewardError
-from lakeward.model.tablepath import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol import routes
 
 EVERY_S = 0.5

@@ -28,7 +28,7 @@ from lakeward.cli.output import (
     size,
 )
 from lakeward.errors import InvalidRequest, TableNotFound
-from lakeward.model.side import SideName
+from lakeward.model import SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 

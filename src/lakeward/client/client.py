@@ -15,9 +15,8 @@ from lakeward.client.show import show_client
 from lakeward.client.table import Table
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.hot.embedded.remote.failure import doing
-from lakeward.model.naming import of_table
-from lakeward.model.schema import Schema
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.model import BucketFunction, Schema, TableDescriptor, TableInfo, of_table
+from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
 from lakeward.protocol.cuts import CreateCut, CutStatus

@@ -11,10 +11,7 @@ import pyarrow as pa
 
 from lakeward.client.frames import schema_of
 from lakeward.errors import InvalidRequest
-from lakeward.model.arrow import from_arrow_schema
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_fields, parse_type
-from lakeward.model.types import DataType
+from lakeward.model import Column, DataType, Schema, from_arrow_schema, parse_fields, parse_type
 
 
 def parse_columns(columns: Any) -> tuple[Column, ...]:

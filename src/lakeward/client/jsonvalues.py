@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from lakeward.model.decimals import parse_decimal
+from lakeward.model import parse_decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa

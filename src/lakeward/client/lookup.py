@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.remote.shapes import snapshot_schema
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import Read, Ticket
 
 if TYPE_CHECKING:

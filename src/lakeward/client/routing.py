@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from lakeward.bucketing import assign_buckets
 from lakeward.bucketing.pieces import split_buckets, split_partitions
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, TableInfo
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 MAX_BATCH_ROWS = 100_000

@@ -16,12 +16,16 @@ import pyarrow.compute as pc
 from lakeward.client.casts import holds_decimal, holds_map, in_microseconds, is_fitting
 from lakeward.client.frames import as_arrow, is_exact_stand_in, plain
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.decimals import check_decimal, decimals_in
-from lakeward.model.nestednulls import find_nested_null
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
-from lakeward.model.types import CharType, VectorType
+from lakeward.model import (
+    CharType,
+    Column,
+    TableInfo,
+    VectorType,
+    check_decimal,
+    decimals_in,
+    find_nested_null,
+    to_arrow_type,
+)
 
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 

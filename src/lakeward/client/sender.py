@@ -20,8 +20,7 @@ from lakeward.errors import InvalidInput, LakewardError, ServerUnavailable, from
 from lakeward.hot.embedded.remote.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.remote.failure import calling, doing
 from lakeward.hot.embedded.remote.shapes import row_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, TableInfo
 from lakeward.protocol.flight import MAX_UNDER_WAY, BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
 
 SEQUENCES = 2**31

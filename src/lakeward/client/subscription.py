@@ -16,10 +16,7 @@ from lakeward.errors import InvalidRequest, OffsetOutOfRange, SchemaChanged, Ser
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.hot.embedded.remote.connection import Backoff
 from lakeward.hot.embedded.remote.shapes import log_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
-from lakeward.model.table import TableInfo
+from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, Bucket, OffsetMap, OffsetRange, TableInfo
 from lakeward.protocol.flight import Read, Ticket
 from lakeward.protocol.writetoken import WriteToken
 

@@ -22,14 +22,10 @@ from lakeward.client.writer import BufferedWriter
 from lakeward.errors import InvalidRows, SchemaChanged
 from lakeward.hot.embedded.remote.failure import doing
 from lakeward.hot.embedded.remote.shapes import check_put, log_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.naming import of_table
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, OffsetMap, SystemClock, TableInfo, of_table
 from lakeward.protocol.flight import PutAck, PutKind
 from lakeward.protocol.writetoken import WriteToken
-from lakeward.spi.hot import LogBounds
+from lakeward.spi import LogBounds
 
 if TYPE_CHECKING:
     from lakeward.client.client import Client

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import InvalidRequest, LakewardError
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import PutAck, PutKind
 from lakeward.protocol.writetoken import WriteToken
 

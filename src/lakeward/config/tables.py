@@ -13,11 +13,18 @@ from lakeward.config.kinds import render_duration
 from lakeward.config.option import Scope, variable_name
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable, UnknownOption
-from lakeward.model.newtable import FIXED, FIXED_FOREVER
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName, changelog_side, named_sides
-from lakeward.model.table import TableDescriptor
-from lakeward.model.types import TimestampLtzType
+from lakeward.model import (
+    DEFAULT_SIDE,
+    FIXED,
+    FIXED_FOREVER,
+    Content,
+    PartitionKey,
+    SideName,
+    TableDescriptor,
+    TimestampLtzType,
+    changelog_side,
+    named_sides,
+)
 
 SIDE = "table.datalake."
 """What properties of sides begin with; `OF_TABLES` are said of all of a table's sides at once."""

@@ -33,12 +33,22 @@ from lakeward.coordinator.state.registry import Registry
 from lakeward.coordinator.state.statestore import DayCost, StateStore
 from lakeward.coordinator.upkeep import Upkeep
 from lakeward.errors import TableNotFound
-from lakeward.model.clock import Clock
-from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.side import DEFAULT_SIDE, TIER, SideId, SideName, WorkKind
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    TIER,
+    Clock,
+    Intent,
+    LeaseId,
+    LedgerEntry,
+    RoundId,
+    SideId,
+    SideName,
+    SnapshotId,
+    TableId,
+    TableInfo,
+    WorkKind,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -53,9 +63,7 @@ from lakeward.protocol.operate import (
 )
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hotadmin import HotAdmin
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import CoordinatorClient, HotAdmin, LakeStorage
 
 ROUNDS_CHECKED = 1_000
 """At start: those that pages show are read once, so that what is left out of them is told then."""

@@ -11,17 +11,22 @@ from lakeward.coordinator.operations import Operations
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.errors import CutExists, CutNotFound, InvalidRequest, LakewardError, SnapshotGone, TableNotFound
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import Cut, CutEnds, CutSide, CutTable, check_cut
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import Content, SideId
+from lakeward.model import (
+    Bucket,
+    Content,
+    Cut,
+    CutEnds,
+    CutSide,
+    CutTable,
+    OffsetMap,
+    SideId,
+    SnapshotId,
+    check_cut,
+    fault_point,
+)
 from lakeward.model.table import TablePath
 from lakeward.protocol.cuts import CutStatus
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.supports import SupportsSnapshotNames
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import LakeReader, LakeSnapshot, SupportsSnapshotNames
 
 log = logging.getLogger(__name__)
 

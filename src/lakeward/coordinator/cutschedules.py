@@ -10,7 +10,7 @@ from dataclasses import replace
 from lakeward.coordinator.cuts import Cuts
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import CutScheduleNotFound, InvalidRequest, LakewardError
-from lakeward.model.cut import Cut, CutSchedule, CutState, check_schedule
+from lakeward.model import Cut, CutSchedule, CutState, check_schedule
 from lakeward.protocol.cuts import CutScheduleStatus
 
 log = logging.getLogger(__name__)

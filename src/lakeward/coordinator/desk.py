@@ -13,9 +13,7 @@ from lakeward.coordinator.state.estimate import RoundSample
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.ids import InstanceId, JobName, RoundId
-from lakeward.model.round import RoundPhases, RoundResult
-from lakeward.model.side import SideId
+from lakeward.model import InstanceId, JobName, RoundId, RoundPhases, RoundResult, SideId
 from lakeward.protocol.commit import CommitAnswer, CommitReport
 from lakeward.protocol.heartbeat import (
     HandedOut,

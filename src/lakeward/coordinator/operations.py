@@ -11,9 +11,7 @@ from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut, from_wire
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import SideId, SideName
-from lakeward.model.state import TableState
+from lakeward.model import OffsetMap, SideId, SideName, TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice, TierNowAnswer
 

@@ -11,8 +11,7 @@ from lakeward.config import Config
 from lakeward.config import options as keys
 from lakeward.config.lake import LakeConfig, load_lakes
 from lakeward.config.tables import DEFAULT_LAKE, side_properties, sides_named
-from lakeward.model.side import Content, SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import Content, SideName, TableInfo
 from lakeward.protocol.tables import LakeAddress
 
 DEFAULT_POOL = keys.TABLE_DATALAKE_POOL.default

@@ -18,10 +18,7 @@ from lakeward.coordinator.state.intents import BoardIntents
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import LakewardError
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, OrphanReport
-from lakeward.model.background import BackgroundThread
-from lakeward.model.round import LakeBase
-from lakeward.model.side import SideId
-from lakeward.model.state import TableState
+from lakeward.model import BackgroundThread, LakeBase, SideId, TableState
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ import pyarrow.fs as fs
 from lakeward.errors import LakePathRefused
 from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.tablefiles import LocalFiles, TableFiles
-from lakeward.spi.lakefile import StoredFile
+from lakeward.spi import StoredFile
 
 ALLOWED_LOCATIONS: Final = "allowed-locations"
 """An option of a lake: further folders and addresses, with commas between them, where files of its tables may lie."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakeward.errors import CommitConflict, LakewardError
-from lakeward.model.ids import RoundId
-from lakeward.model.round import LakeBase
-from lakeward.spi.commit import Precondition
+from lakeward.model import LakeBase, RoundId
+from lakeward.spi import Precondition
 
 
 def describe_conflict(

@@ -13,10 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward.errors import RowNotEncoded
-from lakeward.model.bucket import Bucket
-from lakeward.model.nestednulls import find_nested_null, without_hidden_nulls
-from lakeward.model.schema import OFFSET
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.model import OFFSET, Bucket, find_nested_null, without_hidden_nulls
+from lakeward.spi import WriteTask
 
 _NOT_NULL = "it has a null where its type says NOT NULL"
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import LakeMetadataTooLarge
-from lakeward.model.offsetset import Offsets
+from lakeward.model import Offsets
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lakeward.model.offsetset import Offsets
+from lakeward.model import Offsets
 
 Mask = npt.NDArray[np.bool_]
 

@@ -13,16 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from lakeward.errors import CommitConflict, CommitUnknown, ForeignRowsFound, LakeHistoryGone, LakeRolledBack
-from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, new_round_id
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.round import LakeBase
-from lakeward.model.side import TIER
-from lakeward.model.table import TableInfo
-from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakefile import StoredFile
+from lakeward.model import TIER, Clock, Intent, IntentState, LakeBase, RoundId, TableInfo, fault_point, new_round_id
+from lakeward.spi import IntentStore, LakeStorage, StoredFile
 
 _NOT_OURS = (LakeRolledBack, ForeignRowsFound, LakeHistoryGone)
 """A fence is a commit: it is not made on a table that somebody rolled back, nor on rows of another engine."""

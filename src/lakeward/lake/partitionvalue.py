@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, UnsupportedType
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.table import TableDescriptor, TablePath
-from lakeward.model.typetable import TYPES, row_of
+from lakeward.model import TYPES, PartitionKey, PartitionUnit, TableDescriptor, row_of
+from lakeward.model.table import TablePath
 
 
 def check_partition_keys(path: TablePath, descriptor: TableDescriptor, *, by_time: bool = False) -> None:

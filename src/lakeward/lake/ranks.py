@@ -8,13 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.model.split import LogSplit
-from lakeward.model.versioned import OwnBytes, pack, unpack
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.rewrite import RewriteTask
+from lakeward.model import OFFSET, LogSplit, OffsetRange, Offsets, OffsetSet, OwnBytes, pack, unpack
+from lakeward.spi import RewriteTask, WriteTask
 
 _KIND, _VERSION = "rewrite-ranks", 1
 FILE, RANK = "__file", "__rank"

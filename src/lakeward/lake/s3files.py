@@ -15,7 +15,7 @@ from lakeward.errors import InvalidConfig
 from lakeward.lake.allowedpaths import AllowedFiles, AllowedPaths, parse_locations
 from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside, plain_path
-from lakeward.spi.lakefile import StoredFile
+from lakeward.spi import StoredFile
 
 S3_OPTIONS = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.security-token")
 _TAKEN = (409, 412)

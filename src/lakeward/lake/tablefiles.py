@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from lakeward.lake.metadatabounds import MetadataBounds
-from lakeward.spi.lake.maintenance import PROBE
-from lakeward.spi.lakefile import StoredFile
+from lakeward.spi import PROBE, StoredFile
 
 
 class TableFiles(ABC):

@@ -17,7 +17,7 @@ from lakeward.lake.metadatabounds import LIMIT_OPTION, MetadataBounds
 from lakeward.lake.s3files import S3_OPTIONS, files_at
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.table import TablePath
-from lakeward.spi.lakeplugin import LakePlugin
+from lakeward.spi import LakePlugin
 
 WAREHOUSE: Final = "warehouse"
 _CHECK: Final = ".lakeward-check-"

@@ -1,1 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The domain as frozen data: tables, schemas, offsets, splits, rounds, states. No I/O.
+
+Import names from here: `from lakeward.model import Bucket, TableInfo`. A module is loaded when one of its names is
+first asked for, so that Arrow does not load where it is not used. A new public name is added to `_NAMES`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeward.model.arrow import *  # noqa: F403
+    from lakeward.model.background import *  # noqa: F403
+    from lakeward.model.ballast import *  # noqa: F403
+    from lakeward.model.bucket import *  # noqa: F403
+    from lakeward.model.change import *  # noqa: F403
+    from lakeward.model.clock import *  # noqa: F403
+    from lakeward.model.cut import *  # noqa: F403
+    from lakeward.model.decimals import *  # noqa: F403
+    from lakeward.model.disktrouble import *  # noqa: F403
+    from lakeward.model.expiry import *  # noqa: F403
+    from lakeward.model.faults import *  # noqa: F403
+    from lakeward.model.ids import *  # noqa: F403
+    from lakeward.model.intent import *  # noqa: F403
+    from lakeward.model.ledger import *  # noqa: F403
+    from lakeward.model.leftout import *  # noqa: F403
+    from lakeward.model.logline import *  # noqa: F403
+    from lakeward.model.memory import *  # noqa: F403
+    from lakeward.model.naming import *  # noqa: F403
+    from lakeward.model.nestednulls import *  # noqa: F403
+    from lakeward.model.newtable import *  # noqa: F403
+    from lakeward.model.offsets import *  # noqa: F403
+    from lakeward.model.offsetset import *  # noqa: F403
+    from lakeward.model.partitionkey import *  # noqa: F403
+    from lakeward.model.round import *  # noqa: F403
+    from lakeward.model.schema import *  # noqa: F403
+    from lakeward.model.schemachange import *  # noqa: F403
+    from lakeward.model.side import *  # noqa: F403
+    from lakeward.model.sidetable import *  # noqa: F403
+    from lakeward.model.split import *  # noqa: F403
+    from lakeward.model.sqltype import *  # noqa: F403
+    from lakeward.model.state import *  # noqa: F403
+    from lakeward.model.stopsignal import *  # noqa: F403
+    from lakeward.model.systemcolumns import *  # noqa: F403
+    from lakeward.model.table import *  # noqa: F403
+    from lakeward.model.tablepath import *  # noqa: F403
+    from lakeward.model.types import *  # noqa: F403
+    from lakeward.model.typetable import *  # noqa: F403
+    from lakeward.model.typevisitor import *  # noqa: F403
+    from lakeward.model.versioned import *  # noqa: F403
+
+_NAMES = {
+    "arrow": "TYPE_KEY from_arrow_field from_arrow_schema map_leaves to_arrow_field to_arrow_schema to_arrow_type",
+    "background": "BackgroundThread Heartbeat",
+    "ballast": "BALLAST_BYTES Ballast DISK_FULL free_bytes",
+    "bucket": "Bucket HIVE_NULL PARTITION_SEPARATOR partition_name partition_values",
+    "change": "ChangeType",
+    "clock": "Clock SystemClock",
+    "cut": "Cut CutEnds CutSchedule CutSide CutState CutTable check_cut check_schedule",
+    "decimals": "cast_column check_decimal decimals_in parse_decimal parse_number",
+    "disktrouble": "find_disk_trouble usable",
+    "expiry": "ExpiringSnapshot",
+    "faults": "FAULTS_ENV Injector fault_point set_injector",
+    "ids": (
+        "Epoch Id InstanceId JobName LeaseId NO_EPOCH RoundId SnapshotId TableId draw_ids_from new_folder_name "
+        "new_instance_id new_lease_id new_round_id new_table_id"
+    ),
+    "intent": "Intent IntentState",
+    "ledger": "LedgerEntry LedgerKind SKIPPED",
+    "leftout": "LeftOut",
+    "logline": "EscapedLines escape_log",
+    "memory": "resident_bytes",
+    "naming": "UNNAMED of_table",
+    "nestednulls": "cast_values find_nested_null without_hidden_nulls",
+    "newtable": "FIXED FIXED_FOREVER MOST_COLUMNS check_new_columns check_new_table warn_of_columns",
+    "offsets": "OffsetMap OffsetRange",
+    "offsetset": "OffsetSet Offsets",
+    "partitionkey": "PartitionKey PartitionUnit",
+    "round": "LakeBase RoundOwner RoundPhases RoundPlan RoundResult describe_plan",
+    "schema": "BUCKET CHANGE_TYPE Column OFFSET PREV_OFFSET SYSTEM_COLUMNS Schema TIMESTAMP typed",
+    "schemachange": (
+        "ColumnChange ColumnChanges ColumnDifference FIRST change_columns check_evolved diff_schemas may_widen "
+        "refuse_type"
+    ),
+    "side": (
+        "CHANGELOG_PROPERTY COMPACT Content DEFAULT_SIDE LAKES_PROPERTY RETENTION_PROPERTY SideId SideName TIER "
+        "WorkKind changelog_side first_side named_sides"
+    ),
+    "sidetable": "is_changelog side_table",
+    "split": "LogSplit SnapshotSplit Split split_from_json",
+    "sqltype": "parse_fields parse_type",
+    "state": "ENTERED_FROM TableState check_transition is_legal render_diagram render_page",
+    "stopsignal": "StopSignal",
+    "systemcolumns": (
+        "BUCKET_FIELD LAKE_FIELDS LAKE_NAMES LOG_FIELDS PREV_OFFSET_FIELD SNAPSHOT_FIELDS TIMESTAMP_COLUMN_TYPE "
+        "log_fields"
+    ),
+    "table": "BucketFunction FLUSS_PARTITIONS GONE_PARTITION SYSTEM_COLUMNS_PROPERTY TableDescriptor TableInfo",
+    "tablepath": "TablePath check_database",
+    "types": (
+        "ArrayType BinaryType BooleanType BytesType CharType DataType DateType DecimalType Float32Type Float64Type "
+        "Int16Type Int32Type Int64Type Int8Type MapType RowField RowType StringType TimeType TimestampLtzType "
+        "TimestampType VectorType quote_name"
+    ),
+    "typetable": "TYPES TypeRow plain_types row_of spell",
+    "typevisitor": "TypeVisitor leaves parts",
+    "versioned": "OwnBytes pack unpack",
+}
+"""Module -> its public names."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # a type checker has the names from above, and reports others
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value

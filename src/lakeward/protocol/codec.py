@@ -17,13 +17,21 @@ from functools import cache
 from typing import Any
 
 from lakeward.errors import InvalidInput, InvalidRequest, LakewardError, from_wire, to_wire
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Id
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import SideName
-from lakeward.model.split import LogSplit, SnapshotSplit, Split, split_from_json
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.versioned import OwnBytes
+from lakeward.model import (
+    Bucket,
+    Id,
+    LogSplit,
+    OffsetMap,
+    OffsetRange,
+    OwnBytes,
+    SideName,
+    SnapshotSplit,
+    Split,
+    TableDescriptor,
+    TableInfo,
+    split_from_json,
+)
+from lakeward.model.table import TablePath
 
 T = typing.TypeVar("T")
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
+from lakeward.model import (
+    DEFAULT_SIDE,
+    TIER,
+    Bucket,
+    Epoch,
+    InstanceId,
+    JobName,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    SideName,
+    SnapshotId,
+    TableId,
+    WorkKind,
+)
 from lakeward.protocol.committed import Committed as Committed
 from lakeward.protocol.heartbeat import TableFinished
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model import DEFAULT_SIDE, Bucket, OffsetMap, SideName, TableId
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeward.model.cut import Cut, CutSchedule, CutState
-from lakeward.model.tablepath import TablePath
+from lakeward.model import Cut, CutSchedule, CutState, TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

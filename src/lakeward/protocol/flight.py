@@ -13,10 +13,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Bucket, OffsetMap, OffsetRange, TableId, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")

@@ -9,11 +9,21 @@ from enum import StrEnum
 from typing import Any
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.bucket import Bucket
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.round import RoundResult
-from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
+from lakeward.model import (
+    DEFAULT_SIDE,
+    TIER,
+    Bucket,
+    Epoch,
+    ExpiringSnapshot,
+    InstanceId,
+    JobName,
+    RoundId,
+    RoundResult,
+    SideName,
+    SnapshotId,
+    TableId,
+    WorkKind,
+)
 from lakeward.model.table import TablePath
 from lakeward.protocol.committed import Committed
 

@@ -8,12 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.ids import Epoch, TableId
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.state import TableState
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model import DEFAULT_SIDE, Epoch, LedgerEntry, OffsetMap, SideName, TableDescriptor, TableId, TableState
+from lakeward.model.table import TablePath
 from lakeward.protocol.views import JobStatus, TableStatus
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 from lakeward.errors import IncompatibleVersion
-from lakeward.model.versioned import OwnBytes, pack, unpack
+from lakeward.model import OwnBytes, pack, unpack
 from lakeward.protocol.codec import decode, encode_fields
 
 

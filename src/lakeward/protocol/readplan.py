@@ -6,11 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import LeaseId, SnapshotId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import DEFAULT_SIDE, Bucket, LeaseId, OffsetMap, OffsetRange, SideName, SnapshotId, TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)

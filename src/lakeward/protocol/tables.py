@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.model.schema import Column
-from lakeward.model.schemachange import ColumnChanges
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, ColumnChanges, TableDescriptor, TableInfo, parse_type
+from lakeward.model.table import TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import RoundPhases
-from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
-from lakeward.model.state import TableState
+from lakeward.model import (
+    DEFAULT_SIDE,
+    TIER,
+    Epoch,
+    InstanceId,
+    JobName,
+    OffsetMap,
+    RoundId,
+    RoundPhases,
+    SideName,
+    SnapshotId,
+    TableId,
+    TableState,
+    WorkKind,
+)
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import Progress
 

@@ -8,8 +8,7 @@ import json
 from dataclasses import dataclass
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import OffsetMap, TableId
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.systemcolumns import LAKE_NAMES
+from lakeward.model import LAKE_NAMES, Bucket, cast_values
 from lakeward.read.opened import LakeOpener, OpenRead, open_read
 from lakeward.read.request import ReadRequest, request_of
 from lakeward.read.result import ReadResult, describe_freshness
 from lakeward.read.tail import TailFold
 from lakeward.read.unionrows import fold_tails, hot_rows, lake_rows
-from lakeward.spi.hot import HotPlugin
+from lakeward.spi import HotPlugin
 
 __all__ = [
     "OpenRead",

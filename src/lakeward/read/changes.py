@@ -15,14 +15,18 @@ import pyarrow as pa
 from lakeward.changelog.columns import change_names
 from lakeward.config.kinds import duration
 from lakeward.errors import HistoryGone, InvalidRequest
-from lakeward.model.arrow import to_arrow_field
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import CHANGE_TYPE
-from lakeward.model.side import first_side
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    CHANGE_TYPE,
+    LAKE_FIELDS,
+    Bucket,
+    OffsetMap,
+    OffsetRange,
+    SnapshotId,
+    TableInfo,
+    first_side,
+    to_arrow_field,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import conform
 from lakeward.read.lease import HeldLease
@@ -32,8 +36,7 @@ from lakeward.read.request import ReadRequest, check_columns
 from lakeward.read.result import ReadBound, ReadResult
 from lakeward.read.snapshotdiff import SnapshotPair
 from lakeward.read.streamrows import SideOpener, StreamRows
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import HotPlugin, LakeSnapshot
 
 Point = str | int | datetime | timedelta | OffsetMap | WriteToken
 """A place in a table's changes: a moment, how long ago (`timedelta`, `"1 h"`), offsets, a write's token, a lake

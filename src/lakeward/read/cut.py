@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.errors import CutNotReady, InvalidRequest
-from lakeward.model.cut import CutState
+from lakeward.model import CutState
 from lakeward.protocol.cuts import CutStatus
 from lakeward.read.request import ReadRequest
 

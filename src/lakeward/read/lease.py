@@ -7,8 +7,8 @@ import threading
 from types import TracebackType
 
 from lakeward.errors import LakewardError
-from lakeward.model.ids import LeaseId
-from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.model import LeaseId
+from lakeward.spi import CoordinatorClient
 
 RENEWALS_PER_LEASE = 3
 """A lease outlives two lost renewals."""

@@ -11,14 +11,11 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import with_change_codes
 from lakeward.errors import HistoryGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import BUCKET
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import BUCKET, Bucket, OffsetMap, OffsetRange, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.read.plan import UnionPlan
 from lakeward.read.streamrows import StreamRows
-from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import HotStore, KvSnapshot, LakeSnapshot, LogBounds
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,17 @@ from datetime import datetime
 import pyarrow as pa
 
 from lakeward.errors import LakeError, LakewardError, LogTooShort, SnapshotGone
-from lakeward.model.arrow import to_arrow_field
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import LeaseId, SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import changelog_side
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.table import TableInfo
+from lakeward.model import (
+    LAKE_FIELDS,
+    Bucket,
+    LeaseId,
+    OffsetMap,
+    SnapshotId,
+    SystemClock,
+    TableInfo,
+    changelog_side,
+    to_arrow_field,
+)
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.cut import at_cut
 from lakeward.read.lease import HeldLease
@@ -29,12 +32,18 @@ from lakeward.read.prune import prune_buckets
 from lakeward.read.request import ReadRequest, check_columns, filter_schema
 from lakeward.read.result import ReadBound
 from lakeward.read.streamrows import StreamRows
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot
-from lakeward.spi.lakename import lake_named
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
+from lakeward.spi import (
+    PROCESS_PLUGINS,
+    CoordinatorClient,
+    HotPlugin,
+    HotStore,
+    KvSnapshot,
+    LakeFile,
+    LakeReader,
+    LakeSnapshot,
+    Plugin,
+    lake_named,
+)
 
 PLAN_ATTEMPTS = 5
 """A snapshot may be expired by another engine between plan and read; each further plan is on a newer one."""

@@ -11,18 +11,13 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.model.table import TableInfo
+from lakeward.model import LAKE_NAMES, Bucket, OffsetRange, SnapshotId, TableInfo
 from lakeward.protocol.packed import Packed
 from lakeward.read.moment import ChangesAsLog
 from lakeward.read.opened import OpenRead
 from lakeward.read.streamrows import StreamRows, open_side
 from lakeward.read.unionrows import fold_tails, hot_rows, lake_rows
-from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin, PluginCache
+from lakeward.spi import PROCESS_PLUGINS, HotPlugin, HotStore, KvSnapshot, Plugin, PluginCache
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from lakeward.errors import InvalidRequest, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model import Bucket, OffsetMap, OffsetRange, SnapshotId
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.spi.hot import KvSnapshot, LogBounds
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import KvSnapshot, LakeSnapshot, LogBounds
 
 
 class ReadMode(StrEnum):

@@ -15,10 +15,7 @@ import pyarrow.compute as pc
 from lakeward.bucketing import assign_buckets
 from lakeward.errors import LakewardError
 from lakeward.lake.satisfiable import may_match
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket, partition_values
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, PartitionKey, TableInfo, partition_values, to_arrow_schema
 from lakeward.read.predicate import Condition, Predicate
 
 MOST_KEYS = 64

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.cut import CutEnds
-from lakeward.model.side import SideName
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import LAKE_FIELDS, CutEnds, SideName, TableInfo, to_arrow_schema
+from lakeward.model.table import TablePath
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 from lakeward.read.predicate import Filter
 

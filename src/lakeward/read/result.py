@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, ServerUnavailable, SnapshotGone
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import OffsetMap, SnapshotId
 from lakeward.read.lease import HeldLease
 
 _ATTEMPTS = 2

@@ -14,15 +14,19 @@ import pyarrow.compute as pc
 
 from lakeward.changelog.columns import offsets_of
 from lakeward.changelog.keyjoin import pair_rows, rows_not_in
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
-from lakeward.model.systemcolumns import LAKE_NAMES, TIMESTAMP_COLUMN_TYPE
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import (
+    CHANGE_TYPE,
+    LAKE_NAMES,
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_COLUMN_TYPE,
+    Bucket,
+    ChangeType,
+    OffsetMap,
+    OffsetSet,
+    SnapshotId,
+)
+from lakeward.spi import LakeReader, LakeSnapshot
 
 _ORDER = "__order"
 

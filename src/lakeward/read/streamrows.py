@@ -18,23 +18,40 @@ import pyarrow.compute as pc
 from lakeward.changelog.columns import offsets_of, with_change_codes
 from lakeward.config.options import TABLE_DATALAKE_ENABLED
 from lakeward.errors import HistoryGone, LakeUnavailable, OffsetOutOfRange, SnapshotGone
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.ids import SnapshotId
-from lakeward.model.ledger import SKIPPED, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
-from lakeward.model.side import SideName, changelog_side, first_side
-from lakeward.model.sidetable import side_table
-from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    BUCKET,
+    CHANGE_TYPE,
+    LAKE_NAMES,
+    OFFSET,
+    SKIPPED,
+    TIMESTAMP,
+    Bucket,
+    ChangeType,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    SideName,
+    SnapshotId,
+    TableInfo,
+    changelog_side,
+    first_side,
+    side_table,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
 from lakeward.read.prune import partition_facts
 from lakeward.read.unionrows import append_bucket
-from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import AdoptedRows, LakeFile
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin, PluginCache
+from lakeward.spi import (
+    PROCESS_PLUGINS,
+    AdoptedRows,
+    HotPlugin,
+    HotStore,
+    LakeFile,
+    LakeReader,
+    LogBounds,
+    Plugin,
+    PluginCache,
+)
 
 SideOpener = Callable[[TableInfo, SideName | None], LakeReader | None]
 

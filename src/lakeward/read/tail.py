@@ -11,13 +11,8 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.keyjoin import rows_not_in
-from lakeward.model.bucket import Bucket, partition_values
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore
+from lakeward.model import BUCKET, OFFSET, Bucket, OffsetRange, OffsetSet, PartitionKey, TableInfo, partition_values
+from lakeward.spi import HotStore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,15 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.systemcolumns import BUCKET_FIELD
-from lakeward.model.table import TableInfo
+from lakeward.model import BUCKET, BUCKET_FIELD, OFFSET, Bucket, OffsetRange, SnapshotId, TableInfo
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
-from lakeward.spi.hot import HotStore, KvSnapshot
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi import HotStore, KvSnapshot, LakeReader
 
 
 def fold_tails(

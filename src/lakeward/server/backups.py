@@ -24,7 +24,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.backup import copy_database, stage_store
 from lakeward.hot.embedded.log.durable import sync_folder
 from lakeward.lake.allowedpaths import AllowedPaths
-from lakeward.model.faults import fault_point
+from lakeward.model import fault_point
 from lakeward.protocol.backup import BackupMade, MakeBackup
 from lakeward.protocol.codec import decode, encode
 from lakeward.server.lakecopy import LakeFolder

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from lakeward.client.columns import as_names, parse_columns, with_key
 from lakeward.config import options
-from lakeward.model.schema import Schema
-from lakeward.model.table import BucketFunction, TableDescriptor
+from lakeward.model import BucketFunction, Schema, TableDescriptor
 from lakeward.protocol.tables import DefineTable
 
 

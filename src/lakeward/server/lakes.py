@@ -21,9 +21,7 @@ from lakeward.protocol.tables import LakeAddress
 from lakeward.server.lakecopy import LakeFolder, find_lake_folder
 from lakeward.server.movedfolder import check_moved
 from lakeward.server.restored import LakeRecord, as_toml
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakeplugin import LakePlugin
-from lakeward.spi.registry import find_lake_plugin, load_lake
+from lakeward.spi import LakePlugin, LakeStorage, find_lake_plugin, load_lake
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

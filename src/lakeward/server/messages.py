@@ -9,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.naming import of_table
+from lakeward.model import of_table
 from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")

@@ -23,10 +23,7 @@ from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.disktrouble import usable
-from lakeward.model.logline import escape_log
-from lakeward.model.stopsignal import StopSignal
+from lakeward.model import Clock, StopSignal, SystemClock, escape_log, usable
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.admission.audit import AuditLog

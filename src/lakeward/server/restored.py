@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
-from lakeward.model.disktrouble import usable
+from lakeward.model import usable
 from lakeward.protocol.codec import decode, encode
 
 MARK = "restored.json"

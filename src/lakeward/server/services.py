@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.hot.embedded.serve.consumers import Consumers
-from lakeward.model.background import Heartbeat
-from lakeward.model.clock import Clock
-from lakeward.model.tablepath import TablePath
+from lakeward.model import Clock, Heartbeat, TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
 from lakeward.server.admission.audit import AuditLog

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Query
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.side import SideName
+from lakeward.model import SideName
 
 
 async def read_side(

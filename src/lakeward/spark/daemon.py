@@ -21,7 +21,7 @@ def main() -> None:
         importlib.import_module("lakeward.spark.source")
     from pyspark.daemon import manager
 
-    from lakeward.spi.registry import HOT_GROUP, installed
+    from lakeward.spi import HOT_GROUP, installed
     from lakeward.tiering.task.preload import import_for_rounds
 
     import_for_rounds(installed(HOT_GROUP))

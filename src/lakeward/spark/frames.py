@@ -13,7 +13,7 @@ from lakeward.read.plan import AsOf
 from lakeward.read.predicate import Filter
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.options import find_server
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
+from lakeward.spi import PROCESS_PLUGINS, Plugin
 
 LEASE_S = 900.0
 """A DataFrame is read after it was planned: nothing under it expires for a quarter of an hour."""

@@ -9,16 +9,14 @@ from typing import Any
 from pyspark.sql import datasource as ds
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.schema import CHANGE_TYPE
-from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.model.table import TableInfo
+from lakeward.model import CHANGE_TYPE, LAKE_NAMES, TableInfo
 from lakeward.read.request import ReadRequest, check_columns
 from lakeward.read.spark.options import SourceOptions, parse_options
 from lakeward.read.spark.schema import table_schema
 from lakeward.read.spark.source_reader import FilteringSourceReader, UnionSourceReader, is_asked_for_filters
 from lakeward.read.spark.stream import UnionStreamReader, check_stream
 from lakeward.spark.write import HotStreamWriter, HotWriter
-from lakeward.spi.registry import load_hot
+from lakeward.spi import load_hot
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import OutOfSequence
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import PutAck
 
 Numbered = tuple[Bucket, int, pa.RecordBatch]

@@ -9,10 +9,17 @@ from enum import StrEnum
 from warnings import warn
 
 from lakeward.errors import InvalidAlter, InvalidTable
-from lakeward.model.schemachange import ColumnChange, diff_schemas
-from lakeward.model.side import RETENTION_PROPERTY
-from lakeward.model.sidetable import is_changelog
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    RETENTION_PROPERTY,
+    SYSTEM_COLUMNS_PROPERTY,
+    BucketFunction,
+    ColumnChange,
+    TableDescriptor,
+    TableInfo,
+    diff_schemas,
+    is_changelog,
+)
+from lakeward.model.table import TablePath
 
 
 class DeleteEncoding(StrEnum):

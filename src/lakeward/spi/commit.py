@@ -6,11 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId, TableId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
+from lakeward.model import Bucket, ExpiringSnapshot, LakeBase, OffsetSet, RoundId, SnapshotId, TableId
 
 
 @dataclass(frozen=True, kw_only=True)

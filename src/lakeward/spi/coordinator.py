@@ -10,12 +10,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    Bucket,
+    Intent,
+    LeaseId,
+    LedgerEntry,
+    RoundId,
+    SideName,
+    SnapshotId,
+    TableId,
+    TableInfo,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict

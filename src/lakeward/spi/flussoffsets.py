@@ -9,9 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import FLUSS_PARTITIONS, GONE_PARTITION, TableDescriptor
+from lakeward.model import FLUSS_PARTITIONS, GONE_PARTITION, Bucket, OffsetMap, TableDescriptor
 
 FlussPartitions = Mapping[str, str]
 """Partition id -> name."""

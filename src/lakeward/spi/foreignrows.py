@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from lakeward.config import Config, options
 from lakeward.config.options import ForeignRows
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 
 
 def removes_foreign_rows(table: TableInfo) -> bool:

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutEnds
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Bucket, CutEnds, SideName, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.spi.coordinator import CoordinatorClient
 
 

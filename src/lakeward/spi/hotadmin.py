@@ -12,11 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutEnds
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Bucket, CutEnds, OffsetMap, OffsetRange, TableId, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.spi.hot import LogBounds
 
 

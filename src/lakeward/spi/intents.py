@@ -6,8 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent
+from lakeward.model import Intent, RoundId, TableId
 
 
 class IntentStore(ABC):

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import LakeFileBroken, LakeUnavailable, LakewardError
-from lakeward.model.naming import UNNAMED, of_table
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import UNNAMED, TableInfo, of_table
+from lakeward.model.table import TablePath
 
 _PANIC = "PanicException"
 """Of a library in Rust, for a file that it did not expect. It is no `Exception`: it would pass every other handler."""

@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model import Bucket, OffsetMap, OffsetRange, RoundId, SnapshotId, TableId
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakeward.errors import LakeUnavailable
-from lakeward.model.side import DEFAULT_SIDE
+from lakeward.model import DEFAULT_SIDE
 
 
 @contextmanager

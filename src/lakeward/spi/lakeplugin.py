@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lakeward.config.secrets import looks_secret
 from lakeward.errors import UnsafeLake
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.spi.lake.storage import LakeStorage
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakeward.errors import Unavailable
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 
 class Patience(Protocol):

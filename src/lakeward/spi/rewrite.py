@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, RoundId, TableInfo
 from lakeward.spi.commit import Committable
 from lakeward.spi.lakefile import LakeFile
 

@@ -9,9 +9,7 @@ import json
 from collections.abc import Mapping
 
 from lakeward.errors import InvalidRequest, LakeTampered
-from lakeward.model.ids import Epoch, RoundId, SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
+from lakeward.model import Epoch, LakeBase, OffsetMap, RoundId, SnapshotId, TableId
 from lakeward.spi.commit import CommitProperties
 from lakeward.spi.lakefile import LakeSnapshot
 

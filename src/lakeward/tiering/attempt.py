@@ -18,15 +18,9 @@ from lakeward.errors import (
     Unavailable,
     to_wire,
 )
-from lakeward.model.intent import Intent
-from lakeward.model.naming import of_table
-from lakeward.model.round import LakeBase, RoundPhases, RoundResult
-from lakeward.model.table import TableInfo
+from lakeward.model import Intent, LakeBase, RoundPhases, RoundResult, TableInfo, of_table
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakename import name_lake
-from lakeward.spi.plugins import Plugin
+from lakeward.spi import LakeCommitter, LakeStorage, Plugin, name_lake
 from lakeward.tiering.job.backoff import patiently
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 

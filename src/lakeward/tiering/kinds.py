@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lakeward.model.side import COMPACT, TIER, WorkKind
+from lakeward.model import COMPACT, TIER, WorkKind
 
 if TYPE_CHECKING:
     from lakeward.tiering.work import WorkRunner

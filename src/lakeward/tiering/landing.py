@@ -21,15 +21,9 @@ from lakeward.errors import (
     RoundTooOld,
     Unavailable,
 )
-from lakeward.model.clock import Clock
-from lakeward.model.ids import RoundId
-from lakeward.model.table import TableInfo
+from lakeward.model import Clock, RoundId, TableInfo
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
-from lakeward.spi.commit import Committable, Precondition
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import Committable, CoordinatorClient, LakeCommitter, LakeReader, LakeSnapshot, Precondition
 from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.control import RoundControl
 

@@ -6,13 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lakeward.model.ids import RoundId
-from lakeward.model.round import RoundOwner
-from lakeward.model.side import DEFAULT_SIDE, SideName, WorkKind
-from lakeward.model.table import TableInfo
+from lakeward.model import DEFAULT_SIDE, RoundId, RoundOwner, SideName, TableInfo, WorkKind
 from lakeward.protocol.heartbeat import LeaseCheck
 from lakeward.protocol.packed import Packed
-from lakeward.spi.plugins import Plugin
+from lakeward.spi import Plugin
 
 
 @dataclass(frozen=True, kw_only=True)

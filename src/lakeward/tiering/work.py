@@ -9,13 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lakeward.model.clock import Clock
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.round import RoundOwner
-from lakeward.model.side import WorkKind
+from lakeward.model import Clock, RoundId, RoundOwner, TableId, WorkKind
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import HotPlugin, PluginCache
 from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.round.control import RoundControl

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model import Bucket, OffsetRange, Offsets, OffsetSet
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 
 BLOCK = 1 << 16

@@ -12,13 +12,8 @@ import pyarrow as pa
 from lakeward.changelog.columns import offsets_of, with_change_name
 from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.errors import BucketStopped, LakeError, NotFound, SnapshotGone
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.model.side import Content
-from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import OFFSET, Content, OffsetRange, Offsets, OffsetSet
+from lakeward.spi import HotStore, LakeFile, LakeReader
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.certificate import SHOWN, BucketReport, Finding, FindingKind
 from lakeward.verify.keyed import check_keyed

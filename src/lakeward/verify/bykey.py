@@ -16,12 +16,8 @@ import pyarrow as pa
 from lakeward.changelog import KeyedFold
 from lakeward.changelog.columns import changes_of
 from lakeward.changelog.rowdiff import altered_offsets
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.change import ChangeType
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import OFFSET
-from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.model import OFFSET, ChangeType, Offsets, to_arrow_schema
+from lakeward.spi import HotStore, LakeReader
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 from lakeward.verify.lakerows import read_lake
 from lakeward.verify.task import BucketTask, Part

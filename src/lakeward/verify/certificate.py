@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.side import SideName
+from lakeward.model import Bucket, OffsetRange, SideName, SnapshotId
 
 SHOWN = 10
 """How many offsets a finding names."""

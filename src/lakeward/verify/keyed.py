@@ -14,11 +14,8 @@ import pyarrow.compute as pc
 
 from lakeward.changelog import Fold
 from lakeward.changelog.rowdiff import altered_offsets
-from lakeward.model.change import ChangeType
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
-from lakeward.spi.hot import HotStore, KvSnapshot
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, ChangeType, Offsets, OffsetSet
+from lakeward.spi import HotStore, KvSnapshot, LakeReader
 from lakeward.verify.addresses import AddressCount, expected_live
 from lakeward.verify.bykey import check_by_key
 from lakeward.verify.lakerows import count_rows, gather_rows

@@ -10,10 +10,9 @@ from operator import or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model import BUCKET, OFFSET, Bucket
 from lakeward.read.tail import rows_of
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi import LakeReader
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Window

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import Bucket, LedgerEntry, LedgerKind, OffsetMap, OffsetRange, SnapshotId
+from lakeward.spi import LakeSnapshot
 from lakeward.verify.certificate import Finding, FindingKind
 
 

@@ -12,13 +12,9 @@ from typing import Any
 
 from lakeward.config.java import use_java
 from lakeward.errors import LakewardError, from_wire, to_wire
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, OffsetRange, SideName, TableInfo
 from lakeward.protocol.codec import decode, encode
-from lakeward.spi.hot import HotPlugin, LogBounds
-from lakeward.spi.registry import load_hot, load_lake
+from lakeward.spi import HotPlugin, LogBounds, load_hot, load_lake
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import BucketReport
 from lakeward.verify.table import BucketRunner

@@ -16,8 +16,7 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Offsets
 from lakeward.verify.task import as_table
 
 HELD_BYTES = 64 << 20

@@ -7,23 +7,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import LakeError, LakeRolledBack, SchemaChanged, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import SnapshotId
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.side import Content, SideName, first_side
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    Bucket,
+    Clock,
+    Content,
+    LedgerEntry,
+    OffsetMap,
+    SideName,
+    SnapshotId,
+    SystemClock,
+    TableInfo,
+    first_side,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.plan import ReadMode
 from lakeward.read.tail import rows_of
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot
-from lakeward.spi.registry import load_lake
+from lakeward.spi import AdoptedRows, HotPlugin, LakeFile, LakeReader, LakeSnapshot, LakeStorage, load_lake
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import SHOWN, BucketReport, Certificate, Finding, FindingKind
 from lakeward.verify.ledger import (

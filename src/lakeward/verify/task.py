@@ -10,14 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import LogBounds
+from lakeward.model import DEFAULT_SIDE, Bucket, OffsetRange, Offsets, SideName, SnapshotId, TableInfo, side_table
+from lakeward.spi import LogBounds
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 
 WINDOW_BYTES = 128 << 20

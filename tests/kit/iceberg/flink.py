@@ -27,7 +27,7 @@ from lakeward.lake.iceberg.meta.manifests import (
 )
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.table import TablePath
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 
 
 class FlinkJob:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from urllib.parse import urlparse
 
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 from lakeward_testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
 from tests.kit.iceberg.s3 import REGION, s3_store
 from tests.kit.iceberg.server import serving

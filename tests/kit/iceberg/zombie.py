@@ -18,7 +18,7 @@ from typing import Any
 
 from lakeward.errors import CommitConflict, CommitUnknown, LakewardError
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward_testing.faults import Fault, FaultAction, Faults
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, B1, row

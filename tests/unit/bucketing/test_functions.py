@@ -18,10 +18,8 @@ from lakeward.bucketing.javatext import date_time_text, float_text, instant_text
 from lakeward.bucketing.keybytes import KeyBytes
 from lakeward.bucketing.murmur import Hashes, Tail, hash_bytes
 from lakeward.errors import InvalidRequest, UnsupportedBucketKey
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import BucketFunction as F
-from lakeward.model.table import TableDescriptor
+from lakeward.model import BucketFunction as F
+from lakeward.model import Column, Schema, TableDescriptor, parse_type
 
 RAW = [
     (bytes([0, 10]), 7),

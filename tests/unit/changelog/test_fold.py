@@ -8,7 +8,7 @@ import pytest
 
 from lakeward.changelog import Fold, KeyedFold
 from lakeward.errors import InvalidRequest
-from lakeward.model.change import ChangeType as C
+from lakeward.model import ChangeType as C
 
 
 def batch(*records: tuple[int, C, int | None]) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.cli.cluster import print_tables
 from lakeward.hot.fluss.clusterview import TableView
-from lakeward.spi.lakefile import LakeTotals
+from lakeward.spi import LakeTotals
 
 
 def test_reasons_stand_below_the_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,10 +14,8 @@ from lakeward.bucketing import assign_buckets
 from lakeward.client.columns import parse_columns
 from lakeward.client.routing import Router
 from lakeward.errors import InvalidRows
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, new_table_id
+from lakeward.model.table import TablePath
 
 
 def router(columns: str, **options: object) -> Router:

@@ -18,10 +18,8 @@ from lakeward.client.casts import is_fitting
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
 
 
 def table_of(columns: Any) -> TableInfo:

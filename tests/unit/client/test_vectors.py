@@ -14,13 +14,19 @@ from lakeward.client.jsonvalues import plan_converter
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable
 from lakeward.hot.embedded.kv.structcodec import StructCodec
-from lakeward.model.arrow import from_arrow_field, to_arrow_type
-from lakeward.model.ids import TableId
-from lakeward.model.newtable import check_new_table
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import VectorType
+from lakeward.model import (
+    Column,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    VectorType,
+    check_new_table,
+    from_arrow_field,
+    parse_type,
+    to_arrow_type,
+)
+from lakeward.model.table import TablePath
 from lakeward.read.arrow import conform
 
 VECTOR = VectorType(length=3)

@@ -11,7 +11,7 @@ from lakeward.config import resolve
 from lakeward.config.lake import LakeConfig, load_lake_config, load_lakes
 from lakeward.config.tables import check_properties, lakes_of, side_properties
 from lakeward.errors import InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
-from lakeward.model.side import SideName
+from lakeward.model import SideName
 
 
 def lakes(**arguments: str) -> dict[str, LakeConfig]:

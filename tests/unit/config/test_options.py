@@ -13,9 +13,7 @@ from lakeward.config import Scope, options, reference, resolve
 from lakeward.config.lake import LakeConfig, load_lake_config
 from lakeward.config.tables import check_alter, check_given, check_properties
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor
+from lakeward.model import Column, Schema, TableDescriptor, parse_type
 
 FLUSS_DEFAULTS = {
     "table.datalake.freshness": "3 min",

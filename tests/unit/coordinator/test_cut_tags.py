@@ -14,8 +14,8 @@ from lakeward.errors import SnapshotGone
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import SnapshotId
+from lakeward.spi import LakeStorage
 from lakeward_testing.faults import Faults
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.lanceforeign import LanceForeignEngine

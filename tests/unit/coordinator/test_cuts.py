@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import CutExists, CutNotFound, CutNotReady, CutScheduleNotFound, InvalidRequest
-from lakeward.model.cut import CutSchedule, CutState
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId
-from lakeward.model.side import DEFAULT_SIDE, SideId, SideName
+from lakeward.model import DEFAULT_SIDE, CutSchedule, CutState, ExpiringSnapshot, SideId, SideName, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.operate import ResyncChoice

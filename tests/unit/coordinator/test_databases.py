@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import InvalidRequest, InvalidTable, LakeNotFound
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.databases import DatabaseStatus
 from tests.kit.world import CoordinatorWorld

@@ -18,16 +18,11 @@ from lakeward.errors import (
     TableNotFound,
     TimedOut,
 )
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import LeaseId, RoundId
-from lakeward.model.intent import Intent
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import TIER, SideId
-from lakeward.model.state import TableState
+from lakeward.model import TIER, ExpiringSnapshot, Intent, LeaseId, OffsetMap, RoundId, SideId, TableState
 from lakeward.protocol.heartbeat import Progress, TableInWork, Verdict
 from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
 from lakeward.protocol.writetoken import WriteToken
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi import WriteTask
 from tests.kit.world import B0, PATH, CoordinatorWorld
 
 S = TableState
@@ -369,8 +364,7 @@ def write_file(world: CoordinatorWorld, handle: bytes, round_id: RoundId) -> Non
     """What a round that died left behind."""
     import pyarrow as pa
 
-    from lakeward.model.offsets import OffsetRange
-    from lakeward.model.split import LogSplit
+    from lakeward.model import LogSplit, OffsetRange
 
     table = world.hot.load_table(PATH)
     split = LogSplit(bucket=B0, range=OffsetRange(2, 3))

@@ -6,10 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import LedgerGap, Superseded
-from lakeward.model.ids import InstanceId, JobName, RoundId
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.state import TableState
+from lakeward.model import InstanceId, JobName, LedgerKind, OffsetMap, RoundId, TableState
 from lakeward.protocol.heartbeat import LeaseCheck, Verdict
 from tests.kit.world import B0, PATH, CoordinatorWorld
 

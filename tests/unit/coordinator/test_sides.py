@@ -27,19 +27,23 @@ from lakeward.errors import (
 from lakeward.lake.memory.catalog import MemoryLakeCatalog
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryTable
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName
-from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.model.types import Int64Type, StringType
+from lakeward.model import (
+    DEFAULT_SIDE,
+    Column,
+    Content,
+    Int64Type,
+    OffsetMap,
+    RoundId,
+    SideName,
+    StringType,
+    TableInfo,
+    TableState,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeCatalog, LakeReader, LakeStorage
 from lakeward_testing.lakes.suite import LakeSuite
 from tests.kit.world import B0, PATH, CoordinatorWorld, ScriptedJob
 

@@ -11,10 +11,8 @@ from lakeward.lake.core.historylimit import MAX_AGE_KEY, MAX_AGE_MS, HistoryLimi
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
 
 OWN_KEY = f"lakeward.{MAX_AGE_KEY}"
 DAYS_MS = 5 * 24 * 3600 * 1000

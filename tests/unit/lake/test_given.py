@@ -9,8 +9,7 @@ import pytest
 
 from lakeward.errors import InvalidTable
 from lakeward.model.table import TablePath
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeCatalog, load_lake
 
 PATH = TablePath("db", "t")
 

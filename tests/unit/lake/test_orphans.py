@@ -14,15 +14,24 @@ from lakeward.errors import CommitConflict, FaultInjected
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, is_stopped
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_round_id, new_table_id
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
-from lakeward.model.schema import Column, Schema
-from lakeward.model.side import COMPACT, TIER, WorkKind
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    COMPACT,
+    TIER,
+    Bucket,
+    Column,
+    Intent,
+    IntentState,
+    LakeBase,
+    OffsetMap,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    WorkKind,
+    new_round_id,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
 from lakeward_testing import Faults, ManualClock
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes import LakeRound, lake_rows

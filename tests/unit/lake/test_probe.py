@@ -11,11 +11,9 @@ import pytest
 
 from lakeward.client.columns import parse_columns
 from lakeward.errors import LakewardError
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake.maintenance import PROBE
-from lakeward.spi.registry import load_lake
+from lakeward.model import Schema, TableDescriptor, TableInfo, new_table_id
+from lakeward.model.table import TablePath
+from lakeward.spi import PROBE, load_lake
 
 
 @pytest.mark.parametrize("name", ["delta", "paimon", "lance", "hudi"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import LakeTableGone, LakeUnavailable
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 

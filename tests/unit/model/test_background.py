@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from lakeward.model.background import BackgroundThread
+from lakeward.model import BackgroundThread
 from lakeward_testing.waiting import wait_until
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from lakeward.client.jsonvalues import plan_converter
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRows
-from lakeward.model.decimals import cast_column, parse_decimal, parse_number
-from lakeward.model.nestednulls import cast_values
+from lakeward.model import cast_column, cast_values, parse_decimal, parse_number
 from tests.unit.client.test_rows import table_of
 
 KIND = pa.decimal128(38, 10)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import DataFolderUnusable, DiskFull, LakeUnavailable
-from lakeward.model.disktrouble import find_disk_trouble, usable
+from lakeward.model import find_disk_trouble, usable
 
 
 def wrapped(cause: Exception) -> LakeUnavailable:

@@ -9,8 +9,7 @@ import pickle
 import pytest
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.ids import Id, InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, new_table_id
-from lakeward.model.table import TableInfo
+from lakeward.model import Id, InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, TableInfo, new_table_id
 from lakeward.protocol.codec import decode
 from lakeward.protocol.operate import KnownRound
 from lakeward.protocol.writetoken import WriteToken

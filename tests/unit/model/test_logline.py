@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import logging
 
-from lakeward.model.logline import EscapedLines
+from lakeward.model import EscapedLines
 
 
 def logged(message: str, *arguments: object, error: Exception | None = None) -> list[str]:

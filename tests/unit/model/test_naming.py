@@ -13,8 +13,7 @@ from lakeward.client import Client
 from lakeward.errors import InvalidInput, InvalidRequest, InvalidTable, LakeTampered
 from lakeward.lake.iceberg.datafile.puffin import decode_vector
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.model.naming import of_table
-from lakeward.model.schema import Schema
+from lakeward.model import Schema, of_table
 
 SOURCE = Path(__file__).parents[3] / "src"
 

@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.nestednulls import cast_values, find_nested_null, without_hidden_nulls
-from lakeward.model.sqltype import parse_type
+from lakeward.model import cast_values, find_nested_null, parse_type, to_arrow_type, without_hidden_nulls
 
 LIST = "ARRAY<INT NOT NULL>"
 DEEP = "ARRAY<ROW<a INT NOT NULL, b ARRAY<INT NOT NULL>>>"

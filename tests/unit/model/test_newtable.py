@@ -6,10 +6,16 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model.newtable import MOST_COLUMNS, check_new_columns, check_new_table, warn_of_columns
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor
+from lakeward.model import (
+    MOST_COLUMNS,
+    Column,
+    Schema,
+    TableDescriptor,
+    check_new_columns,
+    check_new_table,
+    parse_type,
+    warn_of_columns,
+)
 
 
 def columns(**typed: str) -> tuple[Column, ...]:

@@ -18,11 +18,8 @@ from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Ye
 from lakeward.bucketing.pieces import split_partitions
 from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable
 from lakeward.lake.satisfiable import may_match
-from lakeward.model.ids import TableId
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, PartitionKey, PartitionUnit, Schema, TableDescriptor, TableId, TableInfo, parse_type
+from lakeward.model.table import TablePath
 
 TRANSFORMS: dict[str, Any] = {
     "year": YearTransform(),

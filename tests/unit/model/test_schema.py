@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, Schema, parse_type
 
 
 def column(name: str, column_id: int = 0) -> Column:

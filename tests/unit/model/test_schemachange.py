@@ -9,11 +9,21 @@ from typing import Any
 import pytest
 
 from lakeward.errors import InvalidAlter, InvalidTable
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Column, Schema
-from lakeward.model.schemachange import ColumnChanges, change_columns, check_evolved, diff_schemas, may_widen
-from lakeward.model.sqltype import parse_fields, parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    Column,
+    ColumnChanges,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    change_columns,
+    check_evolved,
+    diff_schemas,
+    may_widen,
+    new_table_id,
+    parse_fields,
+    parse_type,
+)
+from lakeward.model.table import TablePath
 
 COLUMNS = "id INT NOT NULL, day DATE NOT NULL, a INT, b DECIMAL(6, 2), c STRING NOT NULL"
 

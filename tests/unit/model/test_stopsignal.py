@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakeward.model.stopsignal import StopSignal
+from lakeward.model import StopSignal
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model.schema import SYSTEM_COLUMNS, Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model import SYSTEM_COLUMNS, Column, Schema, TableDescriptor, parse_type
+from lakeward.model.table import TablePath
 
 
 def schema(**columns: str) -> Schema:

@@ -19,13 +19,23 @@ from lakeward.hot.embedded.kv.structcodec import StructCodec
 from lakeward.hot.fluss.tables import parse_type as parse_fluss
 from lakeward.lake.iceberg.meta.types import to_arrow_type as iceberg_to_arrow
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.model import (
+    OFFSET,
+    TYPES,
+    BucketFunction,
+    Column,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    TypeRow,
+    from_arrow_field,
+    parse_type,
+    to_arrow_field,
+    to_arrow_type,
+)
 from lakeward.model import types as model
-from lakeward.model.arrow import from_arrow_field, to_arrow_field, to_arrow_type
-from lakeward.model.ids import TableId
-from lakeward.model.schema import OFFSET, Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.model.typetable import TYPES, TypeRow
+from lakeward.model.table import TablePath
 from lakeward.read.spark.schema import spark_type
 
 EACH = pytest.mark.parametrize("row", TYPES, ids=lambda row: row.cls.__name__)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.model.table import BucketFunction
-from lakeward.spi.registry import load_lake
+from lakeward.model import BucketFunction
+from lakeward.spi import load_lake
 from tests.kit import toylake
 from tests.kit.inprocess import InProcessLakeward
 

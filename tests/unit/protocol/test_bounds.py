@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.round import RoundPhases
+from lakeward.model import RoundPhases
 from lakeward.protocol.codec import decode, load_json
 from lakeward.protocol.flight import ActionRequest, from_bytes
 

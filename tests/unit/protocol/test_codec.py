@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, Content, SideName
+from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, Content, InstanceId, Intent, JobName, RoundId, SideName, TableId
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.commit import Committed
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableVerdict, Verdict

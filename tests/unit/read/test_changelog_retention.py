@@ -13,22 +13,31 @@ from lakeward.errors import HistoryGone, InvalidTable
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import COMPACT, Content, SideName
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    COMPACT,
+    Bucket,
+    Content,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    SideName,
+    SystemClock,
+    TableInfo,
+    side_table,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lake.maintenance import LakeMaintenance
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
-from lakeward.spi.lakefile import LakeFile
+from lakeward.spi import (
+    LakeCatalog,
+    LakeCommitter,
+    LakeFile,
+    LakeMaintenance,
+    LakeReader,
+    LakeStorage,
+    LakeWriter,
+    WriteTask,
+)
 from lakeward.tiering.compact.retention import Retention, dropped_ranges
 from lakeward.verify.table import verify_table
 from lakeward_testing.clock import ManualClock

@@ -12,15 +12,11 @@ import pytest
 
 from lakeward.errors import InvalidTable
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.schema import Column
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName
+from lakeward.model import DEFAULT_SIDE, Bucket, Column, Content, SideName, StringType, SystemClock
 from lakeward.model.table import TablePath
-from lakeward.model.types import StringType
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 from lakeward.verify.table import verify_table
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import InProcessLakeward

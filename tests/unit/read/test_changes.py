@@ -12,9 +12,7 @@ import pytest
 from lakeward.errors import HistoryGone, InvalidRequest
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import Content, SideName
+from lakeward.model import Bucket, Content, OffsetMap, OffsetRange, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable

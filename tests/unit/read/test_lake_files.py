@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetMap, OffsetRange, OffsetSet
 from lakeward.read.spark.batch import why_no_scan
 from lakeward.read.spark.deadrows import runs_of, to_words
 from lakeward.read.spark.lakefiles import group_files, scope_keys
 from lakeward.read.spark.stream import advance, as_origin, begin_of, position
 from lakeward.read.streamrows import windows
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.spi import LakeDelete, LakeFile
 
 A, B = Bucket("", 0), Bucket("", 1)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lakeward.model.schema import Column, Schema
-from lakeward.model.types import Int64Type
-from lakeward.spi.registry import load_lake
+from lakeward.model import Column, Int64Type, Schema
+from lakeward.spi import load_lake
 from tests.kit.inprocess import InProcessLakeward
 
 

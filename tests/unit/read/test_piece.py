@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId, new_table_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    Bucket,
+    Column,
+    OffsetRange,
+    Schema,
+    SnapshotId,
+    TableDescriptor,
+    TableInfo,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
 from lakeward.read.piece import ReadPiece
-from lakeward.spi.hot import KvSnapshot
+from lakeward.spi import KvSnapshot
 
 TABLE = TableInfo(
     path=TablePath("db", "t"),

@@ -8,16 +8,23 @@ from datetime import UTC, datetime
 import pytest
 
 from lakeward.errors import InvalidRequest, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import LeaseId, SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int64Type
+from lakeward.model import (
+    Bucket,
+    Column,
+    Int64Type,
+    LeaseId,
+    OffsetMap,
+    OffsetRange,
+    Schema,
+    SnapshotId,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.read.plan import ReadMode, choose_snapshot, parse_as_of, plan_hot, plan_union
-from lakeward.spi.hot import LogBounds
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import LakeSnapshot, LogBounds
 
 TABLE = TableInfo(
     path=TablePath("db", "t"),

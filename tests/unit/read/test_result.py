@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import InvalidRequest, LakewardError, ServerUnavailable, SnapshotGone
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import OffsetMap, SnapshotId
 from lakeward.read.lease import HeldLease
 from lakeward.read.result import ReadBound, ReadResult
 from tests.unit.tiering.world import World, make_table

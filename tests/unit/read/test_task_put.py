@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import OutOfSequence
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.spark.taskput import TaskPut
 
 REMEMBERED = 2

@@ -24,10 +24,7 @@ from lakeward.errors import (
     SnapshotGone,
     TableNotFound,
 )
-from lakeward.model.bucket import Bucket
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model import Bucket, ExpiringSnapshot, OffsetMap, OffsetRange, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.tables import AlterTable
 from lakeward.protocol.writetoken import WriteToken

@@ -15,13 +15,25 @@ from fastapi import FastAPI
 from lakeward.errors import TableNotFound
 from lakeward.hot.fluss.clusterview import BEHIND, CURRENT, LATE, REFUSED, UNREADABLE, CommitView, TableLook, TableView
 from lakeward.hot.fluss.tiernow import InLake
-from lakeward.model.ids import NO_EPOCH, InstanceId, JobName, TableId
-from lakeward.model.round import RoundPhases
-from lakeward.model.schema import Column, Schema
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideId, SideName, WorkKind
-from lakeward.model.state import TableState
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int32Type
+from lakeward.model import (
+    COMPACT,
+    DEFAULT_SIDE,
+    NO_EPOCH,
+    Column,
+    InstanceId,
+    Int32Type,
+    JobName,
+    RoundPhases,
+    Schema,
+    SideId,
+    SideName,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    TableState,
+    WorkKind,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
@@ -31,7 +43,7 @@ from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.cluster.console import ConsoleServices, tiering_router
 from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, show_table, table_figures
 from lakeward.server.show.pagesource import Figures, PageSource, WorkFigures
-from lakeward.spi.lakefile import LakeTotals
+from lakeward.spi import LakeTotals
 from lakeward_testing.clock import ManualClock
 
 PATH = TablePath("db", "t")

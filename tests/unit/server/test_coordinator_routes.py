@@ -18,13 +18,22 @@ from lakeward.errors import LedgerGap, Superseded, from_wire
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.quota import WriterQuotas
-from lakeward.model.background import Heartbeat
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
-from lakeward.model.intent import Intent
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import BucketFunction, TableDescriptor
-from lakeward.model.types import Int64Type
+from lakeward.model import (
+    BucketFunction,
+    Column,
+    Epoch,
+    Heartbeat,
+    InstanceId,
+    Int64Type,
+    Intent,
+    JobName,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    Schema,
+    SnapshotId,
+    TableDescriptor,
+)
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.codec import decode, encode

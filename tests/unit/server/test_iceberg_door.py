@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakeward.lake.iceberg.meta.connection import OWN_CALL
 from lakeward.protocol.auth import Token, TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY
+from lakeward.spi import TABLE_ID_KEY
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}]}
 

@@ -14,12 +14,10 @@ import pytest
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable
 from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TablePath
-from lakeward.model.types import DateType, Int64Type, StringType
+from lakeward.model import Column, DateType, Int64Type, Schema, StringType, TableDescriptor
+from lakeward.model.table import TablePath
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.spi.capabilities import DeleteEncoding, Lack, LakeCapabilities, check_table
-from lakeward.spi.registry import load_lake
+from lakeward.spi import DeleteEncoding, Lack, LakeCapabilities, check_table, load_lake
 from tests.kit.world import CoordinatorWorld
 
 PATH = TablePath("db", "t")

@@ -11,7 +11,7 @@ from lakeward.config import resolve
 from lakeward.errors import PluginNotFound, UnsafeLake
 from lakeward.protocol.tables import LakeAddress
 from lakeward.server.lakes import ServerLakes
-from lakeward.spi.registry import find_lake_plugin
+from lakeward.spi import find_lake_plugin
 
 URI = "http://server/iceberg"
 

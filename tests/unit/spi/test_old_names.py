@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.memory.plugin import CAPABILITIES
-from lakeward.spi import lake
-from lakeward.spi.registry import load_lake
+from lakeward.spi import lake, load_lake
 
 OLD_NAMES = [
     "COMMIT_USER",

@@ -16,7 +16,7 @@ import pytest
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
-from lakeward.spi.snapshotkeys import REWRITE_KEY
+from lakeward.spi import REWRITE_KEY
 from lakeward_testing.chaos.journal import RunJournal
 from lakeward_testing.chaos.record import Change, Record
 from lakeward_testing.chaos.spells import Spell, Spells

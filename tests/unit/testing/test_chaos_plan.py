@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
+from lakeward.model import Bucket, OffsetMap
 from lakeward_testing.chaos.plan import ACTIONS, COMPACT_STEPS, JOB_STEPS, SERVER_STEPS, FaultKind, plan_faults
 from lakeward_testing.chaos.producer import value_of
 from lakeward_testing.chaos.reader import check_keys, check_log, check_offsets

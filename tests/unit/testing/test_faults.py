@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from lakeward.errors import FaultInjected, InvalidRequest, LakeUnavailable
-from lakeward.model.faults import FAULTS_ENV, fault_point
+from lakeward.model import FAULTS_ENV, fault_point
 from lakeward_testing import Fault, Faults, wait_until
 
 

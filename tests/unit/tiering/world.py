@@ -15,27 +15,51 @@ import pyarrow as pa
 from lakeward.errors import LedgerGap, OffsetOutOfRange, SchemaChanged, TableNotFound
 from lakeward.lake.memory.plugin import load as load_memory
 from lakeward.lake.memory.plugin import shared_lake
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import Epoch, InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, new_round_id
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import RoundOwner
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column, Schema
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    CHANGE_TYPE,
+    DEFAULT_SIDE,
+    OFFSET,
+    PREV_OFFSET,
+    TIMESTAMP,
+    Bucket,
+    ChangeType,
+    Clock,
+    Column,
+    Epoch,
+    InstanceId,
+    Intent,
+    IntentState,
+    JobName,
+    LeaseId,
+    LedgerKind,
+    OffsetMap,
+    RoundId,
+    RoundOwner,
+    Schema,
+    SideName,
+    SnapshotId,
+    SystemClock,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    new_round_id,
+    parse_type,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import (
+    CoordinatorClient,
+    HotPlugin,
+    HotStore,
+    KvSnapshot,
+    LakeReader,
+    LakeStorage,
+    LogBounds,
+    PluginCache,
+)
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.round.control import RoundControl

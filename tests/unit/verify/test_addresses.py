@@ -7,9 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.changelog.rowdiff import altered_offsets
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetRange, OffsetSet
 from lakeward.verify.addresses import AddressCount, expected_live
 from lakeward.verify.certificate import FindingKind
 

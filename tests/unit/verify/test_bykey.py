@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import KvSnapshot, LogBounds
+from lakeward.model import Bucket, SnapshotId, TableInfo, to_arrow_schema
+from lakeward.spi import KvSnapshot, LogBounds
 from lakeward.verify.bykey import compare_by_key
 from lakeward.verify.certificate import FindingKind
 from lakeward.verify.task import BucketTask, Part

@@ -11,13 +11,10 @@ import pytest
 from lakeward.hot.fluss.lakehistory import read_ledger
 from lakeward.hot.fluss.readplan import plan_read
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import LeaseId
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import LeaseId, LedgerEntry, SideName, SystemClock, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.spi.hot import HotPlugin
+from lakeward.spi import HotPlugin
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate, CertificateVerdict, FindingKind
 from lakeward_testing.lakes.suite import B0, B1, row

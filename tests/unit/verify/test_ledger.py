@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import (
+    Bucket,
+    Epoch,
+    JobName,
+    LedgerEntry,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    SnapshotId,
+    TableId,
+)
+from lakeward.spi import LakeSnapshot
 from lakeward.verify.certificate import FindingKind
 from lakeward.verify.ledger import (
     by_bucket,

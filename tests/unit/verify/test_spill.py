@@ -20,11 +20,9 @@ from lakeward.lake.core.reader import PositionReader
 from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Bucket
 from lakeward.model.table import TablePath
-from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi import HotStore, LakeReader
 from lakeward.verify import verify_table
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import BucketReport

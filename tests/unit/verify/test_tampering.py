@@ -20,11 +20,9 @@ from pyiceberg.table import Table
 
 from lakeward.lake.iceberg.plugin import load
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.ledger import LedgerKind
+from lakeward.model import Bucket, LedgerKind, SnapshotId
 from lakeward.model.table import TablePath
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.spi import TAG
 from lakeward.verify import Certificate, verify_table
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.bucket import check_bucket

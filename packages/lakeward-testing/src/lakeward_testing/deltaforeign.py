@@ -17,8 +17,7 @@ from lakeward.lake.delta.meta.actions import Action, AddFile, DeltaTableState
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.rows import DeltaFileRows
 from lakeward.lake.delta.stats import file_stats
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model import BUCKET, OFFSET, SnapshotId
 
 
 class DeltaForeignEngine:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from lakeward.errors import FaultInjected, InvalidRequest, TimedOut
-from lakeward.model.faults import FAULTS_ENV, Injector, set_injector
+from lakeward.model import FAULTS_ENV, Injector, set_injector
 from lakeward_testing.waiting import wait_until
 
 PAUSE_LIMIT_S = 120.0

@@ -20,8 +20,7 @@ from lakeward.lake.hudi.meta.timeline import HudiInstant, new_instant
 from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
 from lakeward.lake.hudi.scan.rows import HudiRows
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, LogFile
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model import BUCKET, OFFSET, SnapshotId
 
 
 class HudiForeignEngine:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from lakeward.model.ids import SnapshotId
+from lakeward.model import SnapshotId
 from lakeward.model.table import TablePath
 
 

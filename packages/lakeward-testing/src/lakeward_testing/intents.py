@@ -7,9 +7,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent, IntentState
-from lakeward.spi.intents import IntentStore
+from lakeward.model import Intent, IntentState, RoundId, TableId
+from lakeward.spi import IntentStore
 
 
 class MemoryIntents(IntentStore):

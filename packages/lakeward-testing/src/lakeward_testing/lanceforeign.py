@@ -13,8 +13,7 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lakeward.lake.lance.table import LanceTable
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model import BUCKET, OFFSET, SnapshotId
 
 
 class LanceForeignEngine:

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP
-from lakeward.model.systemcolumns import log_fields
-from lakeward.model.table import TableInfo
+from lakeward.model import (
+    CHANGE_TYPE,
+    OFFSET,
+    PREV_OFFSET,
+    TIMESTAMP,
+    Bucket,
+    ChangeType,
+    OffsetMap,
+    TableInfo,
+    log_fields,
+    to_arrow_schema,
+)
 
 Row = dict[str, Any]
 FIRST_AT_MS = 1_700_000_000_000

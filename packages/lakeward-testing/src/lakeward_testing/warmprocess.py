@@ -20,7 +20,7 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Final
 
-from lakeward.model.faults import FAULTS_ENV
+from lakeward.model import FAULTS_ENV
 from lakeward_testing.waiting import wait_until
 
 LOADED: Final = (

@@ -16,7 +16,7 @@ from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.output import Json, Server, counted, note, print_json
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig
-from lakeward.model.tablepath import TablePath
+from lakeward.model import TablePath
 
 
 def register(app: typer.Typer) -> None:

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakeward.model.side import TIER
-from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo
+from lakeward.model import TIER, TableInfo, TableState
 from lakeward.protocol.facts import HotFacts, ProbeAnswer, ServerFacts
 from lakeward.protocol.operate import AdmissionAnswer, CoordinatorStatus
 from lakeward.protocol.views import RoundStatus, TableStatus

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward import __version__
 from lakeward.cli.doctor.facts import Facts, HereFacts
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
 from lakeward.protocol.facts import ProbeAnswer, ServerFacts

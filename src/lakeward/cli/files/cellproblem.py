@@ -132,7 +132,7 @@ def _zone_problem(value: str, kind: pa.DataType) -> Problem | None:
 @lru_cache(maxsize=1000)
 def name_of(kind: pa.DataType) -> str:
     """A type in the words of people who write tables."""
-    from lakeward.model.arrow import from_arrow_field
+    from lakeward.model import from_arrow_field
 
     sql = str(from_arrow_field(pa.field("value", kind))) if not pa.types.is_nested(kind) else ""
     names = (

@@ -12,7 +12,7 @@ from lakeward.cli.files.rowfiles import WriteFormat
 from lakeward.cli.output import note
 from lakeward.config import options
 from lakeward.config.options import SchemaContract
-from lakeward.model.types import quote_name
+from lakeward.model import quote_name
 from lakeward.protocol import routes
 from lakeward.protocol.quarantine import BadRow, EvolveTable, QuarantineRows
 from lakeward.protocol.tables import TableAnswer

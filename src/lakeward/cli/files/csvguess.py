@@ -11,9 +11,9 @@ from typing import Any
 from lakeward.cli.files import csvshapes as shape
 from lakeward.cli.files.cellformat import FALSE_WORDS, TRUE_WORDS, CellFormat, DateOrder
 from lakeward.cli.files.csvshapes import Shapes, load_shapes
-from lakeward.model.schema import Column
-from lakeward.model.types import (
+from lakeward.model import (
     BooleanType,
+    Column,
     DataType,
     DateType,
     Float64Type,

@@ -17,7 +17,7 @@ from lakeward.cli.files.cellformat import CellFormat, DateOrder
 from lakeward.cli.files.cellproblem import explain_cell
 from lakeward.cli.files.problems import Fix, Problem
 from lakeward.client.jsonvalues import plan_converter
-from lakeward.model.decimals import cast_column, parse_number
+from lakeward.model import cast_column, parse_number
 
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 _GROUPED_BY_POINTS = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"

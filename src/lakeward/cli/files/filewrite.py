@@ -15,7 +15,7 @@ from lakeward.cli.files.problems import SHOWN_LINES, Problem
 from lakeward.client.routing import Router
 from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import InvalidRequest, InvalidRows, OutOfSequence
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import PutAck, PutKind
 from lakeward.protocol.writetoken import WriteToken
 

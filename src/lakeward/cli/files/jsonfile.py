@@ -16,7 +16,7 @@ from lakeward.cli.files.filerows import CHUNK_ROWS, FileRows, FileShape, Place, 
 from lakeward.cli.files.lineends import PACKED, open_bytes
 from lakeward.client.jsonvalues import Convert
 from lakeward.errors import InvalidRequest
-from lakeward.model.decimals import parse_number
+from lakeward.model import parse_number
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 Numbered = tuple[int, str, Any]

@@ -22,9 +22,7 @@ from lakeward.cli.files.lineends import with_one_line_end
 from lakeward.cli.files.problems import Problem
 from lakeward.cli.files.rowfiles import WriteFormat, read_arrow_table, read_file
 from lakeward.errors import InvalidRequest
-from lakeward.model.arrow import from_arrow_schema
-from lakeward.model.schema import Column, Schema
-from lakeward.model.types import StringType, quote_name
+from lakeward.model import Column, Schema, StringType, from_arrow_schema, quote_name
 
 _NUMBER = re.compile(r"\s*[+-]?[\d.]")
 _KEY_NAME = re.compile(r"(?i:(^|[^a-z])(id|key|uuid|no|nr|number|code)$)|[a-z]I[dD]$")

@@ -22,7 +22,7 @@ from lakeward.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeward.model.schema import Schema
+    from lakeward.model import Schema
 
 
 class WriteFormat(StrEnum):
@@ -89,7 +89,7 @@ def read_file(
     """The file's rows in pieces. `schema` says what JSON and CSV values are meant to be. Raises `InvalidRequest` at the
     file's end, with all its problems; standard input stops at the first.
     """
-    from lakeward.model.arrow import to_arrow_type
+    from lakeward.model import to_arrow_type
 
     shape, rejects = shape or FileShape(), rejects or Rejects()
     if file != "-" and not Path(file).is_file():

@@ -35,7 +35,7 @@ def console(
     """Serves the dashboard of a Fluss cluster, read-only, for all tiering jobs: tables, rounds, jobs, files, /metrics.
 
     Example: lakeward console --fluss 127.0.0.1:9123"""
-    from lakeward.model.stopsignal import StopSignal
+    from lakeward.model import StopSignal
 
     stopping = StopSignal()
     with open_fluss(fluss, fluss_user) as plugin:

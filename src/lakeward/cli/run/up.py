@@ -17,8 +17,7 @@ from lakeward.cli.run.watchdog import PATIENCE_S, Watchdog, answers
 from lakeward.client.near import READY, STARTING, server_of
 from lakeward.config import options, resolve
 from lakeward.errors import DataFolderLocked
-from lakeward.model.clock import SystemClock
-from lakeward.model.stopsignal import StopSignal
+from lakeward.model import StopSignal, SystemClock
 
 SLOTS = 2
 """A machine that does all of it is small: fewer than the four of a job by itself."""

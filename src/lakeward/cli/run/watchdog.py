@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakeward.hot.embedded.remote.httppool import CallFailed, HttpPool
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 from lakeward.protocol.routes import HEALTH
 
 PROBE_S = 5.0

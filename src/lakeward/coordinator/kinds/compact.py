@@ -16,10 +16,9 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.ids import JobName
-from lakeward.model.side import COMPACT, TIER
+from lakeward.model import COMPACT, TIER, JobName
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.lake.supports import SupportsRewrite
+from lakeward.spi import SupportsRewrite
 
 LOOK_FILES = 8
 """New files after which a side is looked at: the fan-in, as fewer can not be merged."""

@@ -10,8 +10,7 @@ from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.side import TIER, SideName
-from lakeward.model.state import TableState
+from lakeward.model import TIER, SideName, TableState
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 
 _S = TableState

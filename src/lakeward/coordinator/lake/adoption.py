@@ -28,15 +28,10 @@ from lakeward.errors import (
     LoadLost,
     SnapshotGone,
 )
-from lakeward.model.background import BackgroundThread
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import SnapshotId
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import BackgroundThread, Bucket, SnapshotId, TableInfo, fault_point
+from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptionStatus
-from lakeward.spi.hotadmin import HotLoad
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsFileOrder, SupportsTakeOver
+from lakeward.spi import HotLoad, LakeStorage, SupportsFileOrder, SupportsTakeOver
 
 _log = logging.getLogger(__name__)
 

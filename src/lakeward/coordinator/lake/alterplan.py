@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lakeward.model.schemachange import ColumnChange, ColumnDifference, diff_schemas
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import ColumnChange, ColumnDifference, SideName, TableInfo, diff_schemas
 
 
 def plan_alter(before: TableInfo, after: TableInfo, lakes: Iterable[SideName]) -> tuple[str, ...]:

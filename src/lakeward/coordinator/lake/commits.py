@@ -10,13 +10,24 @@ from lakeward.coordinator.state.ledger import LedgerChange, LedgerState, plan_co
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Work
 from lakeward.errors import LakeBehind, TableNotFound
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId
-from lakeward.model.intent import IntentState
-from lakeward.model.ledger import SKIPPED, LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.round import LakeBase
-from lakeward.model.side import TIER, SideId, SideName, named_sides
+from lakeward.model import (
+    SKIPPED,
+    TIER,
+    Bucket,
+    Epoch,
+    InstanceId,
+    IntentState,
+    JobName,
+    LakeBase,
+    LedgerEntry,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    SideId,
+    SideName,
+    named_sides,
+)
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.operate import ResyncChoice

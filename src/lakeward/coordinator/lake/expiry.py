@@ -9,11 +9,9 @@ from lakeward.coordinator.show.status import StatusDesk
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.model.side import SideId
+from lakeward.model import SideId
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
-from lakeward.spi.lake.maintenance import LakeMaintenance
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakefile import Expired
+from lakeward.spi import Expired, LakeMaintenance, LakeStorage
 
 
 class Expiry:

@@ -27,23 +27,27 @@ from lakeward.errors import (
     TableAlreadyExists,
     TableNotFound,
 )
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import TableId, new_table_id
-from lakeward.model.naming import of_table
-from lakeward.model.newtable import check_new_table, warn_of_columns
-from lakeward.model.schemachange import change_columns
-from lakeward.model.side import RETENTION_PROPERTY, Content, SideName
-from lakeward.model.sidetable import side_table
-from lakeward.model.state import TableState
-from lakeward.model.table import BucketFunction, TableInfo, TablePath
+from lakeward.model import (
+    RETENTION_PROPERTY,
+    Bucket,
+    BucketFunction,
+    Content,
+    SideName,
+    TableId,
+    TableInfo,
+    TableState,
+    change_columns,
+    check_new_table,
+    fault_point,
+    new_table_id,
+    of_table,
+    side_table,
+    warn_of_columns,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
-from lakeward.spi.hotadmin import HotLoad
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lake.supports import SupportsForeignTables, SupportsTakeOver
-from lakeward.spi.lakefile import AdoptedRows
-from lakeward.spi.lakename import lake_named
+from lakeward.spi import AdoptedRows, HotLoad, LakeCatalog, SupportsForeignTables, SupportsTakeOver, lake_named
 
 
 class Federation:

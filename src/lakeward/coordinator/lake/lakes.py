@@ -22,12 +22,10 @@ from lakeward.errors import (
     PluginNotFound,
     to_wire,
 )
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
-from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import LakeBase, OffsetMap, TableInfo, TableState
+from lakeward.model.table import TablePath
 from lakeward.protocol.lakes import LakeStatus
-from lakeward.spi.lakename import lake_named
+from lakeward.spi import lake_named
 
 _S = TableState
 

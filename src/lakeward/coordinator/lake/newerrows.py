@@ -12,12 +12,9 @@ import pyarrow as pa
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, LakeMismatch, LakewardError
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.side import Content
+from lakeward.model import BUCKET, OFFSET, Bucket, Content
 from lakeward.read.tail import rows_of
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import LakeReader, LakeSnapshot
 
 
 class NewerRows:

@@ -9,11 +9,9 @@ from lakeward.coordinator.lake.tablesides import TableSides, enabled
 from lakeward.coordinator.options import SideOptions
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import InvalidRequest, LakeForeign, LakeMismatch
-from lakeward.model.side import SideName
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lakename import lake_named
+from lakeward.model import SideName, TableInfo, side_table
+from lakeward.model.table import TablePath
+from lakeward.spi import LakeCatalog, lake_named
 
 
 @dataclass(frozen=True, kw_only=True)

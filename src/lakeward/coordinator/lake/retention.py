@@ -6,9 +6,8 @@ from __future__ import annotations
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.spi.hotadmin import RetentionGuard
+from lakeward.model import Bucket, TableId
+from lakeward.spi import RetentionGuard
 
 
 class BoardRetention(RetentionGuard):

@@ -14,14 +14,26 @@ from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, LakeTableGone, SideNotFound
-from lakeward.model.ids import new_table_id
-from lakeward.model.side import Content, SideName, changelog_side
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.spi.capabilities import check_bucket_function, check_column_changes, check_table
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lake.supports import SupportsReaders, SupportsRewrite
-from lakeward.spi.lakename import lake_named
+from lakeward.model import (
+    BucketFunction,
+    Content,
+    SideName,
+    TableDescriptor,
+    TableInfo,
+    changelog_side,
+    new_table_id,
+    side_table,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import (
+    LakeCatalog,
+    SupportsReaders,
+    SupportsRewrite,
+    check_bucket_function,
+    check_column_changes,
+    check_table,
+    lake_named,
+)
 
 
 class TableSides:

@@ -13,7 +13,7 @@ from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.side import WorkKind
+from lakeward.model import WorkKind
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 
 if TYPE_CHECKING:

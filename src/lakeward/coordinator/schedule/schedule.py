@@ -18,11 +18,9 @@ from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import TIER, SideId, WorkKind
-from lakeward.model.state import TableState
+from lakeward.model import TIER, OffsetMap, SideId, TableState, WorkKind
 from lakeward.protocol.heartbeat import busy_slots
-from lakeward.spi.hotadmin import Waiting
+from lakeward.spi import Waiting
 
 _S = TableState
 _LOOKED_AT = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED, _S.TIERING, _S.PAUSED, _S.QUARANTINED})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.model.state import TableState
+from lakeward.model import TableState
 from lakeward.protocol.views import LagExplanation, RoundStatus
 
 _S = TableState

@@ -18,16 +18,12 @@ from lakeward.errors import (
     SnapshotGone,
     TableBusy,
 )
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import Content, SideName
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Bucket, Content, OffsetMap, OffsetRange, SideName, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.flight import log_ticket, ticket_text
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.protocol.writetoken import WriteToken
-from lakeward.spi.hot import LogBounds
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import LakeReader, LakeSnapshot, LogBounds
 
 TRIES = 10
 """Each failed try means that expiry or retention ran in between; both take many seconds."""

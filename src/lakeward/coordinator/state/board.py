@@ -14,15 +14,11 @@ from lakeward.coordinator.state.record import LagDrop, LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StateStore, StoredSide
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.errors import SideNotFound, TableNotFound
-from lakeward.model.clock import Clock
-from lakeward.model.ids import JobName, TableId
-from lakeward.model.side import SideId, SideName, WorkKind
-from lakeward.model.state import TableState, check_transition
+from lakeward.model import Clock, JobName, SideId, SideName, TableId, TableState, WorkKind, check_transition
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.views import RoundStatus
-from lakeward.spi.hotadmin import HotAdmin
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import HotAdmin, LakeStorage
 
 MOST_LAG_DROPS = 10_000
 """Commits between two samples of the page's history."""

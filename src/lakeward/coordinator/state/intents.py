@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakeward.coordinator.state.board import Board
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.side import DEFAULT_SIDE, SideId, SideName
-from lakeward.spi.intents import IntentStore
+from lakeward.model import DEFAULT_SIDE, Intent, IntentState, RoundId, SideId, SideName, TableId
+from lakeward.spi import IntentStore
 
 
 class BoardIntents(IntentStore):

@@ -8,9 +8,7 @@ from typing import Any
 
 from lakeward.coordinator.options import DEFAULT_POOL
 from lakeward.errors import Superseded
-from lakeward.model.ids import InstanceId, JobName
-from lakeward.model.leftout import LeftOut
-from lakeward.model.side import TIER, SideId, WorkKind
+from lakeward.model import TIER, InstanceId, JobName, LeftOut, SideId, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatRequest
 
 BEATS_COMPARED, LEAST_BEATS_COMPARED = 12, 3

@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.errors import InvalidRequest, LedgerGap
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import JobName, RoundId, TableId
-from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model import Bucket, JobName, LedgerEntry, LedgerKind, OffsetMap, OffsetRange, RoundId, TableId
 from lakeward.protocol.commit import CommitReport, CommittedRange
 
 

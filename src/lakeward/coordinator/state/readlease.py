@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import LeaseId, SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import SideId
+from lakeward.model import ExpiringSnapshot, LeaseId, OffsetMap, SideId, SnapshotId
 
 
 @dataclass

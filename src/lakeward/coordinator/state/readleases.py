@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.errors import SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import LeaseId, SnapshotId, TableId, new_lease_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import SideId
+from lakeward.model import Bucket, ExpiringSnapshot, LeaseId, OffsetMap, SideId, SnapshotId, TableId, new_lease_id
 
 
 class ReadLeases:

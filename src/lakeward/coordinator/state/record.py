@@ -10,15 +10,23 @@ from typing import Any
 from lakeward.config.tables import lakes_in_use
 from lakeward.coordinator.options import SideOptions
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import DEFAULT_SIDE, TIER, Content, SideId, SideName, WorkKind
-from lakeward.model.sidetable import side_table
-from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    TIER,
+    Bucket,
+    Content,
+    OffsetMap,
+    SideId,
+    SideName,
+    TableId,
+    TableInfo,
+    TableState,
+    WorkKind,
+    side_table,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.hotadmin import Waiting
+from lakeward.spi import Waiting
 
 
 @dataclass

@@ -10,10 +10,8 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StoredSide
 from lakeward.coordinator.state.work import Work
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import SideName
-from lakeward.model.state import TableState
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import OffsetMap, SideName, TableInfo, TableState
+from lakeward.model.table import TablePath
 
 _S = TableState
 

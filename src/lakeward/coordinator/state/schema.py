@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lakeward.errors import DataFolderVersion
-from lakeward.model.side import DEFAULT_SIDE, TIER
+from lakeward.model import DEFAULT_SIDE, TIER
 
 FORMAT_VERSION = 2
 

@@ -17,16 +17,29 @@ from typing import Any
 
 from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.coordinator.state.schema import SIDE_TABLES, bring_up_to_date
-from lakeward.model.ballast import Ballast
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import Cut, CutSchedule
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import Epoch, JobName, LeaseId, RoundId, SnapshotId, TableId
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.leftout import LeftOut
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import SideId, SideName, WorkKind
+from lakeward.model import (
+    Ballast,
+    Bucket,
+    Cut,
+    CutSchedule,
+    Epoch,
+    ExpiringSnapshot,
+    Intent,
+    IntentState,
+    JobName,
+    LeaseId,
+    LedgerEntry,
+    LedgerKind,
+    LeftOut,
+    OffsetMap,
+    OffsetRange,
+    RoundId,
+    SideId,
+    SideName,
+    SnapshotId,
+    TableId,
+    WorkKind,
+)
 from lakeward.protocol.codec import decode, encode, load_json
 from lakeward.protocol.views import RoundStatus
 

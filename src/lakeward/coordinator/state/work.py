@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.coordinator.state.estimate import DurationEstimate, RoundSample
-from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId
-from lakeward.model.side import WorkKind
+from lakeward.model import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, WorkKind
 from lakeward.protocol.heartbeat import Progress
 from lakeward.protocol.views import RoundStatus
 

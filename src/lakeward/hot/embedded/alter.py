@@ -6,9 +6,7 @@ from __future__ import annotations
 from lakeward.config.tables import check_alter
 from lakeward.errors import InvalidAlter
 from lakeward.hot.logbatch.header import MAX_SCHEMA_ID
-from lakeward.model.newtable import FIXED_FOREVER
-from lakeward.model.schemachange import check_evolved
-from lakeward.model.table import TableInfo
+from lakeward.model import FIXED_FOREVER, TableInfo, check_evolved
 
 
 def check_altered(old: TableInfo, new: TableInfo) -> None:

@@ -24,7 +24,7 @@ from lakeward.hot.embedded.log.active import MarkFile, SyncedMark
 from lakeward.hot.embedded.log.listed import save_listed
 from lakeward.hot.embedded.log.segment import Segment, index_path, log_path, writers_path
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.faults import fault_point
+from lakeward.model import fault_point
 
 _TRIES = 3
 _COPIED_BYTES = 1 << 20

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.model.cut import CutEnds
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import TableId
+from lakeward.model import CutEnds, TableId, fault_point
 
 
 class OpenCuts:

@@ -27,8 +27,7 @@ from pathlib import Path
 
 from lakeward.errors import DataFolderLocked, DataFolderVersion, UnsafePath
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
-from lakeward.model.disktrouble import usable
-from lakeward.model.faults import fault_point
+from lakeward.model import fault_point, usable
 
 FORMAT_VERSION = 1
 _NEVER_REWRITTEN = "remote"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lakeward.errors import DiskFull
-from lakeward.model.ballast import free_bytes
+from lakeward.model import free_bytes
 
 _LOOK_AGAIN = 16
 """Between two looks at the disk at most a 16th of the reserve is written."""

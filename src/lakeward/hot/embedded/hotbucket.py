@@ -13,10 +13,7 @@ from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
 from lakeward.hot.embedded.log.active import find_mark
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model.ballast import DISK_FULL
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableInfo
+from lakeward.model import DISK_FULL, Bucket, Schema, TableInfo
 
 _log = logging.getLogger(__name__)
 

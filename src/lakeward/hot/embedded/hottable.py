@@ -23,12 +23,18 @@ from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.partitions import check_time, is_expired
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model.bucket import HIVE_NULL, Bucket, partition_name, partition_values
-from lakeward.model.cut import CutEnds
-from lakeward.model.faults import fault_point
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Schema
-from lakeward.model.table import BucketFunction, TableInfo
+from lakeward.model import (
+    HIVE_NULL,
+    Bucket,
+    BucketFunction,
+    CutEnds,
+    OffsetMap,
+    Schema,
+    TableInfo,
+    fault_point,
+    partition_name,
+    partition_values,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -23,10 +23,8 @@ from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.load import KvLoad
 from lakeward.hot.embedded.metadb import StoredLoad
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.table import TableInfo
-from lakeward.spi.hotadmin import HotLoad
+from lakeward.model import Bucket, TableInfo, fault_point
+from lakeward.spi import HotLoad
 
 _SAVE_ROWS = 200_000
 """What a crash costs at most, beside the file it came in."""

@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakeward.model.ballast import Ballast
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId, new_folder_name
-from lakeward.model.leftout import LeftOut
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableInfo
+from lakeward.model import Ballast, Bucket, LeftOut, OffsetRange, Schema, TableId, TableInfo, new_folder_name
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tables (

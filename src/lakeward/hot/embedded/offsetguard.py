@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.offsets import OffsetRange
+from lakeward.model import Bucket, OffsetRange, fault_point
 
 _REASON = (
     "the lake holds offsets up to {lake} and the log ends at {end}: the data folder is an older copy; "

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from lakeward.config import Config, options
 from lakeward.hot.embedded.log.logoptions import LogOptions
-from lakeward.model.ballast import BALLAST_BYTES, free_bytes
-from lakeward.model.table import TableInfo
+from lakeward.model import BALLAST_BYTES, TableInfo, free_bytes
 
 
 @dataclass(frozen=True, kw_only=True)

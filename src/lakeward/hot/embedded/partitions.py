@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 from lakeward.config.options import TimeUnit
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.log.logoptions import AutoPartition
-from lakeward.model.bucket import partition_values
-from lakeward.model.partitionkey import PartitionUnit
+from lakeward.model import PartitionUnit, partition_values
 
 _SPELLING = {
     TimeUnit.YEAR: "yyyy, such as 2026",

@@ -9,9 +9,8 @@ from lakeward.errors import InvalidConfig, LakeUnavailable
 from lakeward.hot.embedded.remote.coordinatorclient import HttpCoordinatorClient
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
-from lakeward.model.side import DEFAULT_SIDE, SideName, first_side
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotPlugin
+from lakeward.model import DEFAULT_SIDE, SideName, TableInfo, first_side
+from lakeward.spi import HotPlugin
 
 SERVER = "server"
 CA = "tls.ca"

@@ -13,8 +13,7 @@ from lakeward.hot.embedded.log.remote import RemoteTier, default_uri
 from lakeward.hot.embedded.metadb import MetaDb
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model.ballast import Ballast
-from lakeward.model.clock import Clock
+from lakeward.model import Ballast, Clock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.model.ids import TableId
+from lakeward.model import TableId
 from lakeward.model.table import TablePath
 
 

@@ -38,16 +38,20 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.sizes import TableSizes, measure
 from lakeward.hot.embedded.upkeep import StoreUpkeep
-from lakeward.model.ballast import Ballast
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.cut import CutEnds
-from lakeward.model.disktrouble import usable
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.hotadmin import HotAdmin, HotLoad, RetentionGuard, Waiting
+from lakeward.model import (
+    Ballast,
+    Bucket,
+    Clock,
+    CutEnds,
+    OffsetMap,
+    OffsetRange,
+    SystemClock,
+    TableId,
+    TableInfo,
+    usable,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import FrozenTable, HotAdmin, HotLoad, HotStore, KvSnapshot, LogBounds, RetentionGuard, Waiting
 
 _log = logging.getLogger(__name__)
 

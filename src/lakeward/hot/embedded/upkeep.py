@@ -19,10 +19,8 @@ from lakeward.hot.embedded.hottable import HotTable, remote_parts
 from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.partitions import plan_precreate
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model.background import BackgroundThread
-from lakeward.model.faults import fault_point
-from lakeward.model.table import TableInfo
-from lakeward.spi.hotadmin import RetentionGuard
+from lakeward.model import BackgroundThread, TableInfo, fault_point
+from lakeward.spi import RetentionGuard
 
 _log = logging.getLogger(__name__)
 

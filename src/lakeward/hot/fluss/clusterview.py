@@ -15,15 +15,9 @@ from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.readplan import load_head
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import freshness_ms
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import TIMESTAMP
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import LogBounds
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeSnapshot, LakeTotals
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
+from lakeward.model import TIMESTAMP, Bucket, Clock, OffsetMap, SystemClock, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeReader, LakeSnapshot, LakeTotals, LogBounds
 
 _FILE_FIGURES = ("added-data-files", "deleted-data-files", "total-data-files")
 """Iceberg's summaries have at least one of them."""

@@ -37,23 +37,28 @@ from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, LAKE_SNAPSHOT, PREPARE_LAKE, Api, Message
 from lakeward.hot.fluss.wire.servers import FlussServers, path_message
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.side import DEFAULT_SIDE, TIER, SideName
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    TIER,
+    Bucket,
+    Clock,
+    Intent,
+    LeaseId,
+    LedgerEntry,
+    LedgerKind,
+    RoundId,
+    SideName,
+    SnapshotId,
+    SystemClock,
+    TableId,
+    TableInfo,
+    fault_point,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.supports import SupportsIntents
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.spi import OFFSETS_KEY, CoordinatorClient, IntentStore, LakeReader, LakeSnapshot, SupportsIntents
 
 log = logging.getLogger("lakeward.fluss")
 

@@ -7,8 +7,8 @@ import threading
 
 from lakeward.errors import NotFound, TableNotFound
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.model.ids import TableId
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import TableId, TableInfo
+from lakeward.model.table import TablePath
 
 
 class KnownTables:

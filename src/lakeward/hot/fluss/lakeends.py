@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 from lakeward.hot.fluss.tables import partition_ids
 from lakeward.hot.fluss.wire.messages import Message
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import GONE_PARTITION, TableInfo
+from lakeward.model import GONE_PARTITION, Bucket, OffsetMap, TableInfo
 
 
 def named_offsets(table: TableInfo, answer: Message) -> OffsetMap:

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import LakeTampered
-from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.model import Epoch, JobName, LedgerEntry, LedgerKind, OffsetMap, OffsetRange, RoundId, SnapshotId, TableId
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
 
 FLINK = JobName("fluss-flink")
 

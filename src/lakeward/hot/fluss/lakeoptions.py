@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from lakeward.config.options import TABLE_DATALAKE_ENABLED
 from lakeward.errors import InvalidConfig, InvalidTable, PluginNotFound, UnsafeLake
 from lakeward.hot.fluss.tables import FORMAT_PROPERTY
-from lakeward.model.table import TableInfo
-from lakeward.spi.registry import find_lake_plugin
+from lakeward.model import TableInfo
+from lakeward.spi import find_lake_plugin
 
 
 def check_tiered(table: TableInfo) -> None:

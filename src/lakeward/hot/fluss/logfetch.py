@@ -19,8 +19,7 @@ from lakeward.hot.fluss.wire.remotefiles import read_batches, segment_path, spli
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket
 from lakeward.hot.logbatch.codec import check_crc
 from lakeward.hot.logbatch.header import LogBatchHeader, read_header
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
+from lakeward.model import Column, TableInfo
 
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 500

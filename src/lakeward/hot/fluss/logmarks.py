@@ -19,9 +19,8 @@ from lakeward.hot.fluss.wire.connection import PendingCall
 from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG, Message
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
 from lakeward.hot.logbatch.header import MagicOne, read_header
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import Bucket, TableInfo
+from lakeward.spi import LakeSnapshot
 
 MARKS_KEY = "lakeward.log-marks"
 ACCEPT_VARIABLE = "LAKEWARD_FLUSS_ACCEPT"

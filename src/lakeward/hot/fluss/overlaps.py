@@ -13,10 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from lakeward.errors import LakeOverlap, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
+from lakeward.model import Bucket, SnapshotId
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeFile, LakeSnapshot
 
 _REWRITE = "replace"
 """The operation of a compaction: its files hold rows that were there before."""

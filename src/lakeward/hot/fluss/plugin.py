@@ -15,13 +15,8 @@ from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.connection import Credentials
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model.clock import SystemClock
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.model import SideName, SystemClock, TableInfo
+from lakeward.spi import HotPlugin, LakeReader, LakeStorage, load_lake
 
 BOOTSTRAP = "bootstrap"
 USER = "user"

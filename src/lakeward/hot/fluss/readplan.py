@@ -6,17 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lakeward.errors import LakeTampered, LogTooShort, ReadTooFarAhead
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
-from lakeward.model.ids import new_lease_id
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, Clock, OffsetMap, OffsetRange, TableInfo, new_lease_id
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.protocol.writetoken import WriteToken
-from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import HotStore, LakeReader, LakeSnapshot, LakeStorage
 
 LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
 """A table's lake: format, options, and the plugin opened with them."""

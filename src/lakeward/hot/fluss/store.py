@@ -31,11 +31,9 @@ from lakeward.hot.fluss.wire.messages import (
     Message,
 )
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+from lakeward.model import Bucket, Column, TableId, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import HotStore, KvSnapshot, LogBounds
 
 
 class FlussStore(HotStore):

@@ -8,8 +8,7 @@ from lakeward.config.options.choices import LogFormat
 from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.kv.kvrows import TAG_BYTES
 from lakeward.hot.fluss.tables import OWN_BUCKETS, VALUE_LAYOUT, value_layout
-from lakeward.model.side import CHANGELOG_PROPERTY, LAKES_PROPERTY, changelog_side, named_sides
-from lakeward.model.table import TableInfo
+from lakeward.model import CHANGELOG_PROPERTY, LAKES_PROPERTY, TableInfo, changelog_side, named_sides
 
 KV_TTL = "table.kv.ttl"
 LAKE_NAMES = ("table.datalake.database-name", "table.datalake.table-name")

@@ -15,12 +15,20 @@ from lakeward.config.kinds import duration
 from lakeward.config.options import TABLE_DATALAKE_FRESHNESS
 from lakeward.errors import UnsupportedType
 from lakeward.hot.fluss.wire.messages import Message
+from lakeward.model import (
+    FLUSS_PARTITIONS,
+    PARTITION_SEPARATOR,
+    TYPES,
+    BucketFunction,
+    Column,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    row_of,
+)
 from lakeward.model import types as model
-from lakeward.model.bucket import PARTITION_SEPARATOR
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.model.typetable import TYPES, row_of
+from lakeward.model.table import TablePath
 
 log = logging.getLogger("lakeward.fluss")
 

@@ -16,10 +16,9 @@ from lakeward.lake.core.reconcile import find_owner
 from lakeward.lake.given import Allowed, check_allowed
 from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake.catalog import LakeCatalog, is_own
+from lakeward.model import Column, TableDescriptor, TableId, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import LakeCatalog, is_own
 
 _ATTEMPTS = 5
 

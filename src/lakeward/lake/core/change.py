@@ -9,12 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
-from lakeward.spi.commit import CommitProperties, Renewal
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model import Bucket, LakeBase, OffsetSet, RoundId
+from lakeward.spi import CommitProperties, Renewal, RewriteResult
 
 F = TypeVar("F")
 

@@ -17,9 +17,7 @@ import pyarrow as pa
 
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.partitionvalue import parse_partition_value
-from lakeward.model.bucket import Bucket
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model import BUCKET, OFFSET, TIMESTAMP, Bucket, cast_values
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:

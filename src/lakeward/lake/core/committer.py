@@ -14,17 +14,21 @@ from lakeward.lake.core.expiry import plan_expiry
 from lakeward.lake.core.log import CommitRefused, G, HeadMoved
 from lakeward.lake.core.reconcile import describe, find_round, load_base
 from lakeward.lake.core.table import LakeTable
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY, encode_all_keys
+from lakeward.model import Bucket, LakeBase, OffsetSet, RoundId, TableId, fault_point
+from lakeward.spi import (
+    TABLE_ID_KEY,
+    CommitProperties,
+    Committable,
+    DeleteEncoding,
+    LakeCommitter,
+    LakeSnapshot,
+    Precondition,
+    PreparedRewrite,
+    Renewal,
+    RewriteResult,
+    encode_all_keys,
+    rows_after,
+)
 
 _EXPIRED_AT_ONCE = 200
 """Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""

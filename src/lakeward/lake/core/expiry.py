@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakeward.lake.core.log import G, SnapshotLog
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId
+from lakeward.model import ExpiringSnapshot, SnapshotId
 
 
 def plan_expiry(

@@ -15,12 +15,8 @@ import pyarrow.compute as pc
 from lakeward.lake.core.failures import LakeErrors
 from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.spi.lakefile import LakeFile, StoredFile
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model import Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId
+from lakeward.spi import LakeFile, RewriteResult, StoredFile
 
 F = TypeVar("F")
 G = TypeVar("G")

@@ -13,8 +13,7 @@ import numpy as np
 from lakeward.lake.core.change import F
 from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.movedrows import MovedRows, find_inserted
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model import Bucket, Offsets, OffsetSet
 
 Positions = dict[str, OffsetSet]
 """By the key of a file."""

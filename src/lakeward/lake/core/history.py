@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.lakefile import LakeTotals
+from lakeward.model import SnapshotId
+from lakeward.spi import LakeTotals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,13 +16,8 @@ from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import CommitChange
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
-from lakeward.model.versioned import pack, unpack
-from lakeward.spi.commit import CommitProperties
-from lakeward.spi.snapshotkeys import decode_offsets
+from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, pack, unpack
+from lakeward.spi import CommitProperties, decode_offsets
 
 
 class TableGround(Protocol):

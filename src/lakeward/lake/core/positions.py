@@ -16,13 +16,8 @@ from lakeward.lake.core.foreign import Positions, find_foreign_rows
 from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.resolve import resolve
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import Renewal
-from lakeward.spi.foreignrows import removes_foreign_rows
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model import OffsetSet, RoundId, SnapshotId, TableInfo, fault_point
+from lakeward.spi import Renewal, RewriteResult, removes_foreign_rows
 
 
 class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):

@@ -17,14 +17,8 @@ from lakeward.lake.core.log import G
 from lakeward.lake.core.reconcile import describe, load_base
 from lakeward.lake.core.table import LakeTable, PositionTable
 from lakeward.lake.satisfiable import filter_columns
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.round import LakeBase
-from lakeward.model.schema import OFFSET
-from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
+from lakeward.model import LAKE_NAMES, OFFSET, Bucket, LakeBase, Offsets, OffsetSet, SnapshotId
+from lakeward.spi import LakeFile, LakeReader, LakeSnapshot, LakeTotals
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from typing import Any
 from lakeward.errors import LakeForeign, LakeRolledBack
 from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.round import LakeBase
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.snapshotkeys import (
+from lakeward.model import LakeBase, RoundId, TableId
+from lakeward.spi import (
     FENCE_KEY,
     GENERATION_KEY,
     TABLE_ID_KEY,
+    LakeSnapshot,
     decode_base,
     decode_snapshot,
     decode_token,

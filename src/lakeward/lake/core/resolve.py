@@ -9,9 +9,7 @@ from functools import reduce
 from lakeward.lake.core.change import F
 from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.core.foreign import Positions
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetRange, OffsetSet
 
 Wanted = Mapping[Bucket, OffsetSet]
 _NONE = OffsetSet()

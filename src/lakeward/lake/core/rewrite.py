@@ -13,12 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.lake.ranks import FILE, RANK, RankTable, rank_table, writing_task
-from lakeward.model.faults import fault_point
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.spi.lake.writer import LakeWriter
-from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
+from lakeward.model import OFFSET, OffsetSet, fault_point
+from lakeward.spi import LakeFile, LakeWriter, RewriteResult, RewriteTask, dropped_group
 
 BATCH_ROWS = 65_536
 

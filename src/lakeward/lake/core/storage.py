@@ -11,12 +11,8 @@ from lakeward.lake.core.log import G
 from lakeward.lake.core.maintenance import CoreMaintenance, NamingMaintenance
 from lakeward.lake.core.reader import PositionReader
 from lakeward.lake.core.table import LakeTable, PositionTable
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lake.maintenance import LakeMaintenance
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsSnapshotNames
+from lakeward.model import TableInfo
+from lakeward.spi import LakeCommitter, LakeMaintenance, LakeReader, LakeStorage, SupportsSnapshotNames
 
 
 class CoreStorage(LakeStorage, Generic[G]):

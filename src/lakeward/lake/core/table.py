@@ -11,8 +11,8 @@ from lakeward.lake.core.change import Changes
 from lakeward.lake.core.files import RowFiles, StoredFiles
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.positions import PositionChanges
-from lakeward.model.table import TableInfo
-from lakeward.spi.capabilities import DeleteEncoding
+from lakeward.model import TableInfo
+from lakeward.spi import DeleteEncoding
 
 POSITIONS = frozenset({DeleteEncoding.POSITIONS})
 

@@ -13,9 +13,7 @@ from typing import Any, Protocol, TypeVar
 from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import C, HeadMoved, SnapshotLog, TableGround, VersionRequest
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.round import LakeBase
+from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId
 
 
 class VersionGround(TableGround, Protocol):

@@ -16,10 +16,8 @@ from lakeward.lake.core.failures import LakeErrors
 from lakeward.lake.dictionaries import parquet_options
 from lakeward.lake.encoding import RowEncoding
 from lakeward.lake.tablefiles import TableFiles, sync
-from lakeward.model.bucket import partition_values
-from lakeward.model.faults import fault_point
-from lakeward.model.schema import BUCKET
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
+from lakeward.model import BUCKET, fault_point, partition_values
+from lakeward.spi import LakeWriter, WriteTask
 
 PENDING_BYTES, PENDING_ROWS = 64 * 1024 * 1024, 1_048_576
 """Of Arrow: what a writer holds. 10 to 20 MB of Parquet, large enough for every reader."""

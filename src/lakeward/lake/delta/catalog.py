@@ -15,8 +15,8 @@ from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not,
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model.schema import BUCKET, Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import BUCKET, Column, TableDescriptor, TableInfo
+from lakeward.model.table import TablePath
 
 _PRIMARY_KEY = "lakeward.primary-key"
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}

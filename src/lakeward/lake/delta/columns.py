@@ -13,21 +13,26 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import map_leaves, to_arrow_field
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.sqltype import parse_type
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.types import (
+from lakeward.model import (
+    BUCKET,
+    LAKE_FIELDS,
+    OFFSET,
+    TIMESTAMP,
     ArrayType,
+    Column,
     DataType,
     MapType,
     RowField,
     RowType,
     TimestampLtzType,
     TimestampType,
+    TypeVisitor,
+    map_leaves,
+    parse_type,
+    plain_types,
+    spell,
+    to_arrow_field,
 )
-from lakeward.model.typetable import plain_types, spell
-from lakeward.model.typevisitor import TypeVisitor
 
 _TYPE_KEY = "lakeward.type"
 _MICROS = 6

@@ -40,14 +40,9 @@ from lakeward.lake.delta.writer import (
 )
 from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import BUCKET
+from lakeward.model import BUCKET, Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lakefile import LakeDelete, LakeFile, StoredFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi import LakeDelete, LakeFile, RewriteResult, RewriteTask, StoredFile
 
 
 class DeltaSnapshotFiles(SnapshotFiles[AddFile]):

@@ -33,11 +33,8 @@ from lakeward.lake.delta.meta.features import features_due
 from lakeward.lake.delta.meta.log import DeltaLog, Listing
 from lakeward.lake.delta.meta.vector import vector_path
 from lakeward.lake.delta.rows import DeltaFileRows
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId
-from lakeward.model.round import LakeBase
-from lakeward.spi.commit import CommitProperties
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY
+from lakeward.model import ExpiringSnapshot, LakeBase, SnapshotId
+from lakeward.spi import OFFSETS_KEY, ROWS_KEY, CommitProperties
 
 _APP = "lakeward"
 _RESTORE = "RESTORE"

@@ -15,10 +15,9 @@ from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.log import DeltaLog, LogCache
 from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.lake.warehouse import Warehouse, WarehousePlugin, parse_warehouse
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.model import TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64
 """Tables whose log is kept in memory, replayed."""

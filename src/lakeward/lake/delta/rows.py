@@ -16,9 +16,7 @@ from lakeward.lake.delta.meta.actions import AddFile
 from lakeward.lake.delta.meta.vector import load_vector
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Offsets, OffsetSet, cast_values
 
 BATCH_ROWS = 65_536
 

@@ -16,10 +16,9 @@ from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_
 from lakeward.lake.delta.meta.actions import WHOLE, AddFile
 from lakeward.lake.delta.stats import file_stats
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.ids import RoundId
-from lakeward.model.schema import BUCKET
+from lakeward.model import BUCKET, RoundId
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi import WriteTask
 
 _TARGET_KEY, _TARGET_BYTES = "delta.targetFileSize", 512 * 1024 * 1024
 _OURS = "lakeward-"

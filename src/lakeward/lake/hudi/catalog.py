@@ -35,9 +35,8 @@ from lakeward.lake.hudi.meta.properties import (
 )
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model.schema import Column
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.model.typetable import row_of
+from lakeward.model import BucketFunction, Column, TableDescriptor, TableInfo, row_of
+from lakeward.model.table import TablePath
 
 _SETTABLE = ("hoodie.parquet.",)
 """Hudi's own properties that people may set: rounds rely on the others."""

@@ -20,11 +20,8 @@ from lakeward.lake.hudi.meta.timeline import new_instant
 from lakeward.lake.hudi.rewrite import HudiRewrittenGroup
 from lakeward.lake.hudi.scan.rows import HudiRows, base_facts
 from lakeward.lake.hudi.writer import TARGET_BYTES, TARGET_KEY, HudiWriteHandle, HudiWriteResult, StagedFile
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
-from lakeward.model.table import TableInfo
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model import Bucket, RoundId, TableInfo, fault_point
+from lakeward.spi import RewriteResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,8 @@ from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.changes import handle_of
 from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.meta.table import HudiTable
-from lakeward.model.ids import RoundId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lakefile import StoredFile
-from lakeward.spi.snapshotkeys import is_of
+from lakeward.model import RoundId, TableInfo
+from lakeward.spi import StoredFile, is_of
 
 
 class HudiFiles(FolderFiles[HudiGround]):

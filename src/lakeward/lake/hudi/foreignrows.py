@@ -20,13 +20,8 @@ from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows
 from lakeward.lake.hudi.writer import HudiWriteHandle, LogFile, StagedFile
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import Renewal
-from lakeward.spi.foreignrows import removes_foreign_rows
+from lakeward.model import OFFSET, Bucket, OffsetSet, SnapshotId, TableInfo
+from lakeward.spi import Renewal, removes_foreign_rows
 
 _REWRITES = ("COMPACT", "CLUSTER", "LOG_COMPACT")
 

@@ -12,12 +12,8 @@ from lakeward.lake.hudi.meta.properties import DOWNGRADE, VERSION, VERSION_KEY
 from lakeward.lake.hudi.meta.slices import HudiFile, SeenFile, see_files
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import Column
-from lakeward.spi.snapshotkeys import (
-    REWRITE_KEY,
-    TABLE_ID_KEY,
-)
+from lakeward.model import Column, SnapshotId
+from lakeward.spi import REWRITE_KEY, TABLE_ID_KEY
 
 MARK = "newest"
 """Our newest commit, kept beside the timeline: others archive instants, and take them back."""

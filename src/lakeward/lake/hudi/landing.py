@@ -21,8 +21,7 @@ from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline, new_instant
 from lakeward.lake.hudi.writer import StagedFile
 from lakeward.lake.tablefiles import sync
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
+from lakeward.model import RoundId, fault_point
 from lakeward.protocol.packed import Packed
 
 NOTE = "landing"

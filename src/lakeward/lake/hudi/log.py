@@ -18,10 +18,7 @@ from lakeward.lake.hudi.meta.columns import to_avro_schema
 from lakeward.lake.hudi.meta.slices import SeenFile
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.round import LakeBase
+from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, fault_point
 
 _OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite", "DELETE_PARTITION": "delete"}
 """Hudi's words and the plug point's; any other appends."""

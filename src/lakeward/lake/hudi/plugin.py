@@ -19,10 +19,9 @@ from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
 from lakeward.lake.hudi.writer import HudiLakeWriter
 from lakeward.lake.warehouse import WAREHOUSE, Warehouse, WarehousePlugin, parse_warehouse
-from lakeward.model.table import BucketFunction, TableInfo, TablePath
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.model import BucketFunction, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.NATIVE}),

@@ -15,9 +15,8 @@ from lakeward.lake.hudi.meta.properties import parse_partition_path
 from lakeward.lake.hudi.meta.slices import GroupId, SeenFile, merge_order
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import HudiRows, base_facts, log_bounds
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.lakefile import LakeFile, LakeTotals
+from lakeward.model import Bucket, SnapshotId
+from lakeward.spi import LakeFile, LakeTotals
 
 
 class HudiLakeReader(ScanReader[HudiGround]):

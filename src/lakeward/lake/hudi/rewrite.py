@@ -21,10 +21,9 @@ from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import BATCH_ROWS, HudiRows, by_group
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, StagedFile
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.faults import fault_point
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, fault_point
 from lakeward.protocol.packed import Packed
-from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
+from lakeward.spi import RewriteResult, RewriteTask, dropped_group
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,9 @@ from lakeward.lake.hudi.meta.slices import base_name, log_name, new_file_id
 from lakeward.lake.hudi.scan.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes
 from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
 from lakeward.lake.tablefiles import TableFiles, sync
-from lakeward.model.bucket import partition_values
-from lakeward.model.change import ChangeType
-from lakeward.model.schema import BUCKET, CHANGE_TYPE
+from lakeward.model import BUCKET, CHANGE_TYPE, ChangeType, partition_values
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi import WriteTask
 
 FIRST_VERSION = 2
 """Of a round's log files; what puts rows of others right comes before them, as the first."""

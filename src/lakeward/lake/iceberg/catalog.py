@@ -68,10 +68,9 @@ from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
 from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.scan.footer import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.schema import Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake.catalog import LakeCatalog, is_own
+from lakeward.model import Column, SnapshotId, TableDescriptor, TableId, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import LakeCatalog, is_own
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""

@@ -28,16 +28,8 @@ from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.location import round_prefix
 from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.scan.files import FileIndex
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.table import TableInfo
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.commit import Renewal
-from lakeward.spi.flussoffsets import is_of_fluss
-from lakeward.spi.foreignrows import removes_foreign_rows
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model import Bucket, OffsetSet, RoundId, TableInfo, fault_point
+from lakeward.spi import DeleteEncoding, Renewal, RewriteResult, is_of_fluss, removes_foreign_rows
 
 
 class IcebergChanges(Changes[IcebergGround, IcebergChange]):

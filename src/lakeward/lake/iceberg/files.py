@@ -28,10 +28,8 @@ from lakeward.lake.iceberg.meta.location import (
     round_prefix,
 )
 from lakeward.lake.iceberg.meta.ownpaths import check_path
-from lakeward.model.ids import RoundId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.maintenance import PROBE
-from lakeward.spi.lakefile import StoredFile
+from lakeward.model import RoundId, TableInfo
+from lakeward.spi import PROBE, StoredFile
 
 
 class IcebergFiles(StoredFiles[IcebergGround]):

@@ -23,12 +23,8 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.version import find_next_row_id, metadata_json
 from lakeward.lake.iceberg.table import open_table
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import CommitProperties
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.model import Bucket, OffsetSet, RoundId, SnapshotId, TableInfo
+from lakeward.spi import TAG, CommitProperties
 
 LIVE_JOB = "live"
 """What the summary of a live snapshot names as its job."""

@@ -41,14 +41,17 @@ from lakeward.lake.iceberg.meta.location import canonical, carries
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
 from lakeward.lake.iceberg.meta.summary import SummaryReader, foreign_removed_keys, summary_of, totals_of
 from lakeward.lake.iceberg.scan.scan import same_rows
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.flussoffsets import find_partitions
-from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, ROUND_KEY, ROWS_KEY, TABLE_ID_KEY
+from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, TableInfo
+from lakeward.spi import (
+    COMMIT_USER_KEY,
+    OFFSETS_KEY,
+    ROUND_KEY,
+    ROWS_KEY,
+    TABLE_ID_KEY,
+    CommitProperties,
+    Precondition,
+    find_partitions,
+)
 
 _ATTEMPTS = 3
 

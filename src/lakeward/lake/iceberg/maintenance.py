@@ -17,12 +17,8 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.foreign import ADOPTED_TAG, find_adopted, spell_adopted
 from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.table import open_table
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId, new_round_id
-from lakeward.model.schema import OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lakefile import AdoptedRows
+from lakeward.model import OFFSET, Bucket, SnapshotId, TableInfo, new_round_id
+from lakeward.spi import AdoptedRows, CommitProperties, Precondition
 
 _ATTEMPTS = 3
 

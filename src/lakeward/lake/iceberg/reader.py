@@ -28,13 +28,8 @@ from lakeward.lake.iceberg.scan.scan import Scan
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.iceberg.table import open_table
 from lakeward.lake.kept import Kept
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeTotals
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY
+from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet, SnapshotId, TableInfo
+from lakeward.spi import TABLE_ID_KEY, AdoptedRows, LakeFile, LakeTotals
 
 _DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
 """Deleted offsets per file and its deletes: 32 MB of them."""

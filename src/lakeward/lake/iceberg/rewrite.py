@@ -30,14 +30,8 @@ from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import ids_by_name, keep_rows, names_by_id, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.lake.ranks import RankTable
-from lakeward.model.faults import fault_point
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.split import LogSplit
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
+from lakeward.model import BUCKET, OFFSET, LogSplit, OffsetRange, Offsets, OffsetSet, fault_point
+from lakeward.spi import LakeFile, RewriteResult, RewriteTask, WriteTask, dropped_group
 
 _BATCH_ROWS = 65_536
 _FILE, _RANK = "__file", "__rank"

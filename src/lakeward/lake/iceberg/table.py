@@ -9,8 +9,8 @@ from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.files import IcebergFiles
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
-from lakeward.model.table import TableInfo
-from lakeward.spi.capabilities import DeleteEncoding
+from lakeward.model import TableInfo
+from lakeward.spi import DeleteEncoding
 
 ENCODINGS = frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY})
 

@@ -23,12 +23,8 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean
 from lakeward.lake.iceberg.meta.location import data_name, keys_name
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
-from lakeward.model.faults import fault_point
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.spi.flussoffsets import is_of_fluss
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
+from lakeward.model import BUCKET, OFFSET, Offsets, cast_values, fault_point
+from lakeward.spi import LakeWriter, WriteTask, is_of_fluss
 
 _TARGET_BYTES = 512 * 1024 * 1024
 """Iceberg's default of `write.target-file-size-bytes`."""

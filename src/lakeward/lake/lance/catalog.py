@@ -22,8 +22,8 @@ from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Column, TableInfo
+from lakeward.model.table import TablePath
 
 _PRIMARY_KEY, _PARTITION_KEYS = "lakeward.primary-key", "lakeward.partition-keys"
 _RESERVED = (_PRIMARY_KEY, _PARTITION_KEYS, "lance.auto_cleanup.")

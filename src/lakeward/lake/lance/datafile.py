@@ -12,11 +12,7 @@ from functools import lru_cache
 import numpy as np
 from lance.file import LanceFileReader
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Bucket, OffsetRange, Offsets, RoundId
 
 PREFIX = "lakeward-"
 FACTS_KEY = "lakeward"

@@ -18,8 +18,7 @@ from lakeward.errors import LakeTampered
 from lakeward.lake.lance.table import DELETIONS
 from lakeward.lake.metadatabounds import positions_in
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.ids import RoundId
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import OffsetSet, RoundId
 
 _NAME = re.compile(r"\d+-\d+-(\d+)\.(?:arrow|bin)")
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), False)])

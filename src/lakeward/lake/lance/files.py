@@ -25,15 +25,9 @@ from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragme
 from lakeward.lake.lance.writer import LanceLakeWriter, LanceWriteHandle, LanceWriteResult
 from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import sync
-from lakeward.model.arrow import to_arrow_field
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.table import TableInfo
+from lakeward.model import LAKE_FIELDS, OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lakefile import LakeFile, StoredFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
-from lakeward.spi.snapshotkeys import REWRITE_KEY
+from lakeward.spi import REWRITE_KEY, LakeFile, RewriteResult, RewriteTask, StoredFile
 
 
 class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):

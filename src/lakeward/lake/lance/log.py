@@ -20,8 +20,8 @@ from lakeward.lake.core.log import VersionRequest
 from lakeward.lake.core.versionlog import ManifestLog
 from lakeward.lake.lance.table import LanceTable
 from lakeward.lake.lance.versions import EXPIRED_KEY, LanceVersion
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.snapshotkeys import REWRITE_KEY, TAG
+from lakeward.model import SnapshotId
+from lakeward.spi import REWRITE_KEY, TAG
 
 _OPERATIONS = {"Append": "append", "Update": "overwrite", "Rewrite": "replace"}
 """Lance's words and the plug point's."""

@@ -20,12 +20,18 @@ from lakeward.lake.lance import is_missing, lake_errors
 from lakeward.lake.lance.datafile import FileFacts, is_ours, load_facts, read_offsets
 from lakeward.lake.lance.deletions import load_deletions
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    PARTITION_SEPARATOR,
+    Bucket,
+    OffsetRange,
+    Offsets,
+    OffsetSet,
+    PartitionKey,
+    partition_values,
+)
+from lakeward.spi import LakeDelete, LakeFile
 
 BATCH_ROWS = 65_536
 

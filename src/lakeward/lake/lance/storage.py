@@ -14,10 +14,9 @@ from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.model import TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64
 """Tables whose versions are kept in memory."""

@@ -24,8 +24,8 @@ from lakeward.lake.lance import is_missing, lake_errors
 from lakeward.lake.lance.versions import LanceVersion
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import missing_table
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.model import SnapshotId
+from lakeward.spi import TAG
 
 DATA, DELETIONS, TRANSACTIONS = "data", "_deletions", "_transactions"
 _VERSIONS = "_versions"

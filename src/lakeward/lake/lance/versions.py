@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import lance
 
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.model import SnapshotId
+from lakeward.spi import OFFSETS_KEY
 
 EXPIRED_KEY = "lakeward.expired"
 """Versions that went from the table's history and whose manifests may still be there: of a commit of ours, and in the

@@ -19,11 +19,9 @@ from lakeward.lake.lance.columns import leaf_ids
 from lakeward.lake.lance.datafile import FACTS_KEY, FileFacts, round_prefix
 from lakeward.lake.lance.table import DATA
 from lakeward.lake.tablefiles import sync
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Bucket, OffsetRange
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi import WriteTask
 
 _TARGET_KEY, _TARGET_BYTES = "lakeward.write.target-file-size-bytes", 1024 * 1024 * 1024
 """Of Arrow, which Lance packs less than Parquet does."""

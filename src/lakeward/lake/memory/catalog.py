@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from lakeward.lake.core.catalog import CoreCatalog, missing_columns
 from lakeward.lake.memory.log import MemoryGround, MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake, spec_of, table_of
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.schemachange import may_widen, refuse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableId, TableInfo, may_widen, refuse_type
+from lakeward.model.table import TablePath
 
 FORMAT_PREFIX = "memory."
 

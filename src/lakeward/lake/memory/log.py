@@ -13,13 +13,9 @@ from lakeward.lake.core.historylimit import HistoryLimit
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.memory.rows import LiveFile, high_marks
 from lakeward.lake.memory.table import MemoryLake, MemoryTable, Refs, Snapshot
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.round import LakeBase
+from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, fault_point, pack, unpack
 from lakeward.model.table import TablePath
-from lakeward.model.versioned import pack, unpack
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.spi import OFFSETS_KEY
 
 PAYLOAD_KIND, VERSION = "memory-committable", 1
 

@@ -11,11 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryTable, PositionDeletes, Snapshot
-from lakeward.model.arrow import to_arrow_field
-from lakeward.model.bucket import Bucket
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.schema import OFFSET, Column, Schema
-from lakeward.model.systemcolumns import LAKE_FIELDS
+from lakeward.model import LAKE_FIELDS, OFFSET, Bucket, Column, Schema, cast_values, to_arrow_field
 
 Mask = npt.NDArray[np.bool_]
 _ID = b"column-id"

@@ -13,12 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakeward.errors import LakeTableGone, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import Column
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model import Bucket, Clock, Column, OffsetSet, SnapshotId, SystemClock, TableDescriptor
+from lakeward.model.table import TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

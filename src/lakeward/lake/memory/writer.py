@@ -13,11 +13,8 @@ from lakeward.changelog.columns import adds_row
 from lakeward.errors import InvalidRequest, LakeSchemaBroken, LakeTableGone
 from lakeward.lake.memory.rows import tag_columns
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, MemoryTable
-from lakeward.model.faults import fault_point
-from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
-from lakeward.model.versioned import pack, unpack
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
+from lakeward.model import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP, fault_point, pack, unpack
+from lakeward.spi import DeleteEncoding, LakeWriter, WriteTask
 
 HANDLE_KIND, RESULT_KIND, VERSION = "memory-handle", "memory-write-result", 1
 

@@ -31,10 +31,9 @@ from lakeward.lake.paimon.meta.mapping import (
     why_not,
     wrong_options,
 )
-from lakeward.model.ids import TableId
-from lakeward.model.schema import BUCKET, Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake.catalog import LakeCatalog, is_own
+from lakeward.model import BUCKET, Column, TableDescriptor, TableId, TableInfo
+from lakeward.model.table import TablePath
+from lakeward.spi import LakeCatalog, is_own
 
 
 class PaimonLakeCatalog(LakeCatalog):

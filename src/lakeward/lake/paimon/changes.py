@@ -27,10 +27,8 @@ from lakeward.lake.paimon.newsnapshot import (
 )
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
 from lakeward.lake.paimon.writer import RESULT_KIND, VERSION
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.table import TableInfo
-from lakeward.model.versioned import unpack
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.model import RoundId, SnapshotId, TableInfo, unpack
+from lakeward.spi import RewriteResult
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from lakeward.lake.paimon.meta.manifests import Entry
 from lakeward.lake.paimon.meta.vectors import load_dead, without_dead
 from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, count_deletes
 from lakeward.lake.tablefiles import plain_path, sync
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.systemcolumns import LAKE_FIELDS
+from lakeward.model import LAKE_FIELDS, cast_values
 
 HELD_ROWS = 1 << 19
 """Of all files that are merged at a time: wide rows of a kilobyte are half a gigabyte."""

@@ -14,10 +14,8 @@ from lakeward.lake.paimon.meta.history import table_folder
 from lakeward.lake.paimon.meta.layout import has_prefix, is_ours, round_prefix
 from lakeward.lake.paimon.writer import HANDLE_KIND, VERSION
 from lakeward.lake.s3files import files_of
-from lakeward.model.ids import RoundId
-from lakeward.model.table import TableInfo
-from lakeward.model.versioned import pack
-from lakeward.spi.lakefile import StoredFile
+from lakeward.model import RoundId, TableInfo, pack
+from lakeward.spi import StoredFile
 
 
 class PaimonFiles(StoredFiles[PaimonGround]):

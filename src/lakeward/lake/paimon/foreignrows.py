@@ -11,11 +11,8 @@ from itertools import takewhile
 from lakeward.errors import ForeignRowsFound
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
 from lakeward.lake.paimon.meta.manifests import ADD, Entry, Manifests
-from lakeward.model.bucket import Bucket
-from lakeward.model.round import LakeBase
-from lakeward.model.table import GONE_PARTITION, TableInfo
-from lakeward.spi.commit import Renewal
-from lakeward.spi.foreignrows import removes_foreign_rows
+from lakeward.model import GONE_PARTITION, Bucket, LakeBase, TableInfo
+from lakeward.spi import Renewal, removes_foreign_rows
 
 
 def find_foreign_rows(

@@ -17,7 +17,7 @@ from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, mark_path, snapshot_numbers, snapshot_path, tag_path
 from lakeward.lake.paimon.meta.manifests import ADD, value_text
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.spi import TAG
 
 
 def create(files: TableFiles, folder: str, new: PaimonSnapshot) -> bool:

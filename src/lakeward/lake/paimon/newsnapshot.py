@@ -21,9 +21,8 @@ from lakeward.lake.paimon.meta.layout import name_of
 from lakeward.lake.paimon.meta.manifests import ADD, DELETE, Entry, Manifests
 from lakeward.lake.paimon.writer import IDENTIFIER
 from lakeward.lake.tablefiles import sync
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
-from lakeward.spi.snapshotkeys import COMMIT_USER, ROWS_KEY
+from lakeward.model import RoundId, fault_point
+from lakeward.spi import COMMIT_USER, ROWS_KEY
 
 APPEND, OVERWRITE, COMPACT = "APPEND", "OVERWRITE", "COMPACT"
 

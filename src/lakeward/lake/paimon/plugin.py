@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import InvalidTable, UnsafeLake
 from lakeward.lake.warehouse import WarehousePlugin
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 
 if TYPE_CHECKING:
     from lakeward.lake.paimon.storage import PaimonLakeStorage

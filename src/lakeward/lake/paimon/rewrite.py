@@ -18,11 +18,8 @@ from lakeward.lake.paimon.meta.layout import data_prefix
 from lakeward.lake.paimon.meta.manifests import Entry, Manifests
 from lakeward.lake.paimon.scan.keymerge import merge_by_key, without_deletes
 from lakeward.lake.paimon.writer import VERSION
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import OFFSET
-from lakeward.model.versioned import pack
-from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
+from lakeward.model import OFFSET, SnapshotId, fault_point, pack
+from lakeward.spi import RewriteResult, RewriteTask, dropped_group
 
 REWRITE_KIND = "paimon-rewrite"
 _RUNS = 5

@@ -19,11 +19,8 @@ from lakeward.lake.paimon.meta.mapping import SYSTEM_FIELDS
 from lakeward.lake.paimon.reader import PaimonLakeReader
 from lakeward.lake.paimon.rewrite import rewrite_group
 from lakeward.lake.paimon.writer import PaimonLakeWriter
-from lakeward.model.table import BucketFunction, TableInfo
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.flussoffsets import is_of_fluss
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.model import BucketFunction, TableInfo
+from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask, is_of_fluss
 
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.NATIVE}),

@@ -19,12 +19,8 @@ from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.layout import data_prefix, is_clean, name_of
 from lakeward.lake.paimon.meta.mapping import check_options
 from lakeward.lake.tablefiles import plain_path, sync
-from lakeward.model.change import ChangeType
-from lakeward.model.faults import fault_point
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET
-from lakeward.model.versioned import pack, unpack
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
+from lakeward.model import BUCKET, CHANGE_TYPE, OFFSET, ChangeType, cast_values, fault_point, pack, unpack
+from lakeward.spi import LakeWriter, WriteTask
 
 HANDLE_KIND, RESULT_KIND, VERSION = "paimon-handle", "paimon-write-result", 1
 IDENTIFIER = 2**63 - 1

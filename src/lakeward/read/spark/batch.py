@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakeward.errors import SparkUnsupported
-from lakeward.model.bucket import Bucket
-from lakeward.model.systemcolumns import LAKE_NAMES
+from lakeward.model import LAKE_NAMES, Bucket
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.opened import LakeOpener
 from lakeward.read.piece import plan_pieces
@@ -20,9 +19,7 @@ from lakeward.read.spark.lakescan import LakeScan, spark_path
 from lakeward.read.spark.tailframe import DRIVER_ROWS, driver_tail, empty_frame, keys_frame, pieces_frame
 from lakeward.read.tail import TailFold
 from lakeward.read.unionrows import fold_tails
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake.supports import SupportsVectors
-from lakeward.spi.lakefile import LakeFile
+from lakeward.spi import HotPlugin, LakeFile, SupportsVectors
 
 log = logging.getLogger(__name__)
 

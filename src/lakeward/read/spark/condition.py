@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.read.predicate import Condition, Predicate
 
 _PUSHED = {

@@ -16,14 +16,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket, partition_values
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.model.types import TimestampLtzType
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    Bucket,
+    OffsetRange,
+    OffsetSet,
+    PartitionKey,
+    PartitionUnit,
+    TableInfo,
+    TimestampLtzType,
+    partition_values,
+    to_arrow_schema,
+)
 from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.schema import SYSTEM_TYPES, spark_type, table_schema
 

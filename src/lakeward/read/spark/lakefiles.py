@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import OffsetSet
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.model import Bucket, OffsetSet
+from lakeward.spi import LakeDelete, LakeFile
 
 MOST_OFFSETS = 2_000_000
 """Rows taken out by offset that go through the driver; beyond it Spark joins delete files itself."""

@@ -16,14 +16,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from lakeward.errors import LakeTampered, LakeUnavailable
-from lakeward.model.offsetset import Offsets
-from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.model.table import TableInfo
+from lakeward.model import LAKE_NAMES, Offsets, TableInfo
 from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.deadrows import DeadRows, small
 from lakeward.read.spark.lakefiles import FileGroups, scope_keys
 from lakeward.read.spark.schema import parquet_schema, table_schema
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.spi import LakeDelete, LakeFile
 
 _FILE, _ROW, _SCOPE, _SEQUENCE = "__file", "__row", "__scope", "__sequence"
 _D_SCOPE, _D_SEQUENCE = "__d___scope", "__d___sequence"

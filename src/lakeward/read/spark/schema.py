@@ -9,11 +9,8 @@ from typing import Any
 from pyspark.sql import types as st
 
 from lakeward.errors import UnsupportedType
+from lakeward.model import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP, TableInfo, TypeVisitor, spell
 from lakeward.model import types as mt
-from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
-from lakeward.model.table import TableInfo
-from lakeward.model.typetable import spell
-from lakeward.model.typevisitor import TypeVisitor
 
 FIELD_ID = "parquet.field.id"
 """The metadata key by which Spark's Parquet reader resolves columns by id."""

@@ -14,7 +14,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.systemcolumns import LAKE_NAMES
+from lakeward.model import LAKE_NAMES
 from lakeward.read.arrow import ReadRequest, conform, open_read
 from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
 from lakeward.read.predicate import Condition, parse_filter
@@ -22,7 +22,7 @@ from lakeward.read.request import filter_schema
 from lakeward.read.spark.condition import pushed_condition
 from lakeward.read.spark.options import SourceOptions
 from lakeward.read.spark.tailframe import arrow_schema
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
+from lakeward.spi import PROCESS_PLUGINS, Plugin
 
 FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 

@@ -16,18 +16,13 @@ import pyarrow as pa
 from pyspark.sql import datasource as ds
 
 from lakeward.errors import InvalidRequest, OffsetOutOfRange, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import CHANGE_TYPE
-from lakeward.model.side import first_side
-from lakeward.model.table import TableInfo
+from lakeward.model import CHANGE_TYPE, Bucket, OffsetMap, OffsetRange, SnapshotId, TableInfo, first_side
 from lakeward.read.arrow import conform
 from lakeward.read.spark.options import SourceOptions, StartAt
 from lakeward.read.spark.source_reader import PiecePartition
 from lakeward.read.spark.tailframe import arrow_schema
 from lakeward.read.streamrows import StreamRows, short_names
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
+from lakeward.spi import PROCESS_PLUGINS, Plugin
 
 Position = dict[str, Any]
 """What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}.

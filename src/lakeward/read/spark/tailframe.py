@@ -8,10 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model.arrow import map_leaves, to_arrow_field
-from lakeward.model.bucket import Bucket
-from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
-from lakeward.model.table import TableInfo
+from lakeward.model import LAKE_FIELDS, LAKE_NAMES, Bucket, TableInfo, map_leaves, to_arrow_field
 from lakeward.read.arrow import OpenRead, conform
 from lakeward.read.piece import ReadPiece, read_piece
 from lakeward.read.predicate import Predicate, parse_filter

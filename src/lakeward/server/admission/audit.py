@@ -12,8 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from lakeward.config.options import Audit
-from lakeward.model.ballast import DISK_FULL
-from lakeward.model.clock import Clock
+from lakeward.model import DISK_FULL, Clock
 from lakeward.protocol.routes import READ_PLAN
 
 MAX_BYTES, KEPT = 16 * 1024 * 1024, 8

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Depends, Request
 
 from lakeward.errors import Forbidden, InsecureBinding
-from lakeward.model.ids import JobName
+from lakeward.model import JobName
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 

@@ -15,7 +15,7 @@ from lakeward.hot.embedded.serve.grpcserver import FlightLimits
 from lakeward.hot.embedded.serve.quota import StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.background import Heartbeat
+from lakeward.model import Heartbeat
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.loglimit import PER_MINUTE
 from lakeward.server.settings import ServerSettings

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from lakeward.errors import QuotaExceeded
-from lakeward.model.ids import LeaseId
+from lakeward.model import LeaseId
 from lakeward.protocol.auth import Token
 
 

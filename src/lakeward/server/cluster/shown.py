@@ -6,10 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lakeward.hot.fluss.clusterview import LATE, REFUSED, UNREADABLE, CommitView, TableLook
-from lakeward.model.ids import NO_EPOCH, InstanceId, JobName, RoundId, SnapshotId
-from lakeward.model.round import RoundPhases
-from lakeward.model.side import TIER, WorkKind
-from lakeward.model.state import TableState
+from lakeward.model import NO_EPOCH, TIER, InstanceId, JobName, RoundId, RoundPhases, SnapshotId, TableState, WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 

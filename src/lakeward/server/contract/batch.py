@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import typed
+from lakeward.model import Bucket, typed
 from lakeward.server.ingest.fitting import RowOp
 
 

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from lakeward.config import Config, options
 from lakeward.config.options import SchemaContract
 from lakeward.errors import InvalidAlter, InvalidTable
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
+from lakeward.model import Column, TableInfo
 from lakeward.protocol.quarantine import BadRow
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.contract.quarantine import Quarantine

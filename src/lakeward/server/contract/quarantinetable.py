@@ -12,11 +12,18 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidTable
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int64Type, StringType, TimestampLtzType
+from lakeward.model import (
+    Bucket,
+    Column,
+    Int64Type,
+    Schema,
+    StringType,
+    TableDescriptor,
+    TableInfo,
+    TimestampLtzType,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.quarantine import BadRow, QuarantinedRow
 
 SUFFIX = "__quarantine"

@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakeward.errors import LakewardError, without_login
 from lakeward.lake.iceberg.meta.version import metadata_json
-from lakeward.model.disktrouble import find_disk_trouble
+from lakeward.model import find_disk_trouble
 
 log = logging.getLogger(__name__)
 

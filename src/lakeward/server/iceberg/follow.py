@@ -19,8 +19,8 @@ from pyiceberg.table.update import (
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.meta.followed import check_followed, is_fitting, plan_followed
-from lakeward.model.schemachange import ColumnChanges
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import ColumnChanges, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token
 from lakeward.server.iceberg.call import Name
 

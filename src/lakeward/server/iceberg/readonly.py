@@ -15,7 +15,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from lakeward.errors import CutNotReady, InvalidRequest, ReadOnlyWarehouse
 from lakeward.lake.iceberg.live import LiveMetadata, at_snapshot
-from lakeward.model.cut import CutState
+from lakeward.model import CutState
 from lakeward.model.table import TablePath
 from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.writetoken import WriteToken

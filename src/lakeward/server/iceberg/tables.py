@@ -39,7 +39,7 @@ from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
 from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.places import check_own_places, check_places
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY
+from lakeward.spi import TABLE_ID_KEY
 
 
 class TableResource:

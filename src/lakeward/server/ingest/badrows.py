@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.errors import LakewardError, TooManyBadRows
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.protocol.quarantine import BadRow
 from lakeward.server.ingest.bodies import RowFormat, RowProblem
 from lakeward.server.ingest.contract import RowContract

@@ -18,9 +18,7 @@ import pyarrow.csv as pa_csv
 from lakeward.client.jsonvalues import Convert, plan_converter
 from lakeward.errors import InvalidRequest, UnsupportedBody
 from lakeward.hot.embedded.serve.declared import declared_bytes
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.decimals import cast_column, parse_number
-from lakeward.model.schema import Column
+from lakeward.model import Column, cast_column, parse_number, to_arrow_type
 
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError)
 _WHAT = "rows"

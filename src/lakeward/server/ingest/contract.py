@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from lakeward.config.options import SchemaContract
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
+from lakeward.model import Column, TableInfo
 from lakeward.protocol.quarantine import BadRow
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakeward.client.routing import Router
 from lakeward.client.rows import fit_rows, split_given
 from lakeward.errors import InvalidRows
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.server.ingest.bodies import BodyRows, RowProblem
 
 PLACE = "__place"

@@ -19,9 +19,8 @@ from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.quota import WriterQuotas
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Bucket, OffsetMap, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.flight import MAX_UNDER_WAY
 from lakeward.protocol.writetoken import WriteToken

@@ -11,9 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import from_arrow_field
-from lakeward.model.schema import Column
-from lakeward.model.types import BooleanType, DataType, Float64Type, Int64Type, StringType
+from lakeward.model import BooleanType, Column, DataType, Float64Type, Int64Type, StringType, from_arrow_field
 from lakeward.server.ingest.bodies import BodyRows, RowFormat, read_csv_cells
 
 _LARGEST_INTEGER = 1 << 63

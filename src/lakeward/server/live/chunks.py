@@ -14,15 +14,8 @@ from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.columns import adds_row, changes_of, keep_rows
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.split import LogSplit
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.supports import SupportsKeyDeletes
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
+from lakeward.model import Bucket, LogSplit, OffsetRange, OffsetSet, RoundId, TableInfo
+from lakeward.spi import HotStore, LakeWriter, SupportsKeyDeletes, WriteTask
 
 _HELD_ROWS = 200_000
 """A range of so many offsets is read once and held; a longer one is read twice, batch by batch."""

@@ -11,10 +11,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lakeward.errors import LakeError, LakeTableGone, LakewardError, TableBusy
-from lakeward.model.clock import Clock
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import Clock, RoundId, TableId, TableInfo
+from lakeward.spi import LakeStorage
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,9 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.live import LiveCommitter, PreparedLive
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetRange, OffsetSet, RoundId
 from lakeward.server.live.chunks import Chunk, ChunkWriter, LiveTarget, plan_chunks
-from lakeward.spi.hot import HotStore
+from lakeward.spi import HotStore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import InvalidRequest, ReadTooFarAhead
-from lakeward.model.clock import Clock
-from lakeward.model.cut import CutEnds
-from lakeward.model.ids import TableId
-from lakeward.model.table import TableInfo
+from lakeward.model import Clock, CutEnds, TableId, TableInfo
 from lakeward.protocol.writetoken import WriteToken
 
 Freeze = Callable[[Sequence[TableInfo] | None], Mapping[TableId, CutEnds]]

@@ -13,16 +13,12 @@ from lakeward.errors import LogTooShort, TableBusy
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.live import LiveMetadata, compose, load_ground, unchanged
 from lakeward.lake.iceberg.meta.location import LIVE
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, TableId, new_round_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.round import LakeBase
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, LakeBase, OffsetRange, RoundId, TableId, TableInfo, new_round_id
 from lakeward.server.live.chunks import LiveTarget
 from lakeward.server.live.files import LiveFiles
 from lakeward.server.live.layers import LayerStack
 from lakeward.server.live.moment import Moment
-from lakeward.spi.hot import HotStore, LogBounds
+from lakeward.spi import HotStore, LogBounds
 
 Hold = Callable[[LakeBase], None]
 """Keeps a snapshot of the lake and the log above its offsets for as long as answers on it may be read."""

@@ -17,18 +17,15 @@ from lakeward.errors import LakewardError, NotFound, SnapshotGone, TableBusy, Ta
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.lake.iceberg.live import LiveMetadata
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.background import BackgroundThread
-from lakeward.model.clock import Clock
-from lakeward.model.ids import LeaseId, SnapshotId, TableId
-from lakeward.model.round import LakeBase
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import BackgroundThread, Clock, LakeBase, LeaseId, SnapshotId, TableId, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.facts import LiveFacts
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.server.live.chunks import LiveTarget
 from lakeward.server.live.files import LiveFiles
 from lakeward.server.live.moment import Moments
 from lakeward.server.live.table import LiveLimits, LiveTable
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 
 FILE = "live.db"
 _SWEEP_S = 60.0

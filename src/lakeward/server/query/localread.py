@@ -10,16 +10,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from lakeward.errors import LakeUnavailable
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import SideName, TableInfo
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import ReadRequest, describe_freshness, read
 from lakeward.read.result import ReadResult
 from lakeward.server.query.celltext import row_texts
 from lakeward.server.services import Services
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi import CoordinatorClient, HotPlugin, HotStore, LakeReader
 
 MOST_SAMPLED = 200
 

@@ -7,9 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.side import DEFAULT_SIDE
+from lakeward.model import DEFAULT_SIDE, Intent, RoundId, TableId
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.commit import CommitReport

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import CutNotFound, CutScheduleNotFound
-from lakeward.model.cut import CutSchedule
+from lakeward.model import CutSchedule
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.cuts import CreateCut, CutStatus
 from lakeward.protocol.routes import CUT, CUT_SCHEDULE, CUT_SCHEDULES, CUTS

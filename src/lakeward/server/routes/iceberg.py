@@ -8,9 +8,8 @@ from contextlib import suppress
 from fastapi import APIRouter
 
 from lakeward.errors import NotFound, TableLoading, TableNotFound
-from lakeward.model.schemachange import ColumnChanges
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import ColumnChanges, TableInfo, side_table
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.lakerights import check_lakes

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.schema import Column
+from lakeward.model import Column
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.quarantine import EvolveTable, QuarantineRows, QuarantineStored, RedriveRows

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.ids import LeaseId, SnapshotId
-from lakeward.model.side import SideName
+from lakeward.model import LeaseId, SideName, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ

@@ -17,13 +17,13 @@ from lakeward.config.config import DEFAULT
 from lakeward.config.option import Scope
 from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import LakewardError
-from lakeward.model.memory import resident_bytes
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import TableInfo, resident_bytes
+from lakeward.model.table import TablePath
 from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAnswer, ServerFacts
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.admission.auth import is_loopback
 from lakeward.server.services import Services
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import LakeStorage
 
 BACKED_UP = "backed-up"
 """A file of the data folder whose time is that of the last whole backup."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import TableStatus
 

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import TableBusy
-from lakeward.model.clock import Clock
-from lakeward.model.side import SideId, SideName, WorkKind
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Clock, SideId, SideName, TableInfo, WorkKind
+from lakeward.model.table import TablePath
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsRewrite
+from lakeward.spi import LakeStorage, SupportsRewrite
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import describe_compaction
 from lakeward.tiering.compact.shape import describe_shape

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.model.background import BackgroundThread
+from lakeward.model import BackgroundThread
 from lakeward.server.services import PageServices
 from lakeward.server.show.history import SAMPLE_S, History
 

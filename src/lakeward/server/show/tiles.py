@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakeward.model.state import TableState
-from lakeward.model.tablepath import TablePath
+from lakeward.model import TablePath, TableState
 from lakeward.protocol.views import JobStatus, TableStatus
 
 ROUND_SHARE = 0.5

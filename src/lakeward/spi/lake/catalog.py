@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lakeward.errors import InvalidRequest, LakeNotEmpty, LakeTableGone
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, TableDescriptor, TableId, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.spi.lakeerrors import TypedCalls
 
 OWN_PROPERTY = "fluss.table.datalake."

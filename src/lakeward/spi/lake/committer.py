@@ -6,10 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
+from lakeward.model import Bucket, LakeBase, OffsetSet, RoundId
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import LakeSnapshot

@@ -6,9 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.round import LakeBase
+from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId
 from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 

@@ -9,11 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Bucket, LakeBase, OffsetSet, SnapshotId
 from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
 

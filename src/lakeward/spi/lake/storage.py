@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.spi.capabilities import LakeCapabilities
 from lakeward.spi.lake.catalog import LakeCatalog
 from lakeward.spi.lake.committer import LakeCommitter

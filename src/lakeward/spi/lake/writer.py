@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeward.model.ids import RoundId
-from lakeward.model.split import Split
-from lakeward.model.table import TableInfo
+from lakeward.model import RoundId, Split, TableInfo
 
 
 @dataclass(frozen=True, kw_only=True)

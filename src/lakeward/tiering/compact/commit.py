@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from lakeward.errors import CommitConflict
-from lakeward.model.faults import fault_point
-from lakeward.model.round import LakeBase
-from lakeward.spi.commit import Precondition
-from lakeward.spi.lake.supports import SupportsRewriteCommit
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
-from lakeward.spi.snapshotkeys import JOB_KEY
+from lakeward.model import LakeBase, fault_point
+from lakeward.spi import JOB_KEY, LakeSnapshot, Precondition, PreparedRewrite, RewriteResult, SupportsRewriteCommit
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing
 

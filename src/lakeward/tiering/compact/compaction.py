@@ -7,16 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lakeward.errors import LakewardError
-from lakeward.model.faults import fault_point
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.round import RoundResult
-from lakeward.model.side import COMPACT
-from lakeward.model.sidetable import side_table
+from lakeward.model import COMPACT, LedgerKind, RoundResult, fault_point, side_table
 from lakeward.protocol.commit import CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.plugins import Plugin
-from lakeward.spi.rewrite import RewriteResult
+from lakeward.spi import LakeCommitter, Plugin, RewriteResult
 from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround, load_compaction

@@ -6,18 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
-from lakeward.model.ids import NO_EPOCH
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.round import LakeBase
-from lakeward.model.side import COMPACT
-from lakeward.model.table import TableInfo
+from lakeward.model import COMPACT, NO_EPOCH, Bucket, Clock, LakeBase, OffsetRange, TableInfo
 from lakeward.protocol.views import WorkStatus
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsRewrite, SupportsVectors
-from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteGroup
+from lakeward.spi import LakeFile, LakeStorage, RewriteGroup, SupportsRewrite, SupportsVectors
 from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop
 from lakeward.tiering.compact.retention import dropped_ranges, load_retention
 from lakeward.tiering.job.options import TieringOptions

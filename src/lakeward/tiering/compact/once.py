@@ -5,14 +5,10 @@ exact head, and a group that lost an input is left out."""
 
 from __future__ import annotations
 
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import Epoch, JobName, new_instance_id, new_round_id
-from lakeward.model.round import RoundOwner
-from lakeward.model.side import COMPACT
+from lakeward.model import COMPACT, Clock, Epoch, JobName, RoundOwner, SystemClock, new_instance_id, new_round_id
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import HotPlugin, PluginCache
 from lakeward.tiering.compact.compaction import Compaction
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions

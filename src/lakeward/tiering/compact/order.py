@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakeward.errors import LakewardError
-from lakeward.model.side import COMPACT, WorkKind
+from lakeward.model import COMPACT, WorkKind
 from lakeward.protocol.packed import Packed
-from lakeward.spi.rewrite import RewriteGroup, RewriteResult
+from lakeward.spi import RewriteGroup, RewriteResult
 from lakeward.tiering.order import Order
 
 

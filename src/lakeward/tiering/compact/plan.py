@@ -19,8 +19,8 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from lakeward.model.bucket import Bucket
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import Bucket
+from lakeward.spi import LakeFile
 
 OPEN_BYTES = 1_000_000
 """What opening a file costs a reader, in bytes that it could have scanned: 10 ms at 100 MB/s."""

@@ -15,15 +15,17 @@ import pyarrow.compute as pc
 from lakeward.changelog.columns import offsets_of
 from lakeward.config.config import Config
 from lakeward.config.options import TABLE_DATALAKE_CHANGELOG_RETENTION
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import OFFSET, TIMESTAMP
-from lakeward.model.side import RETENTION_PROPERTY
-from lakeward.model.sidetable import is_changelog
-from lakeward.model.table import TableInfo
-from lakeward.spi.lake.reader import LakeReader
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import (
+    OFFSET,
+    RETENTION_PROPERTY,
+    TIMESTAMP,
+    Bucket,
+    OffsetRange,
+    SnapshotId,
+    TableInfo,
+    is_changelog,
+)
+from lakeward.spi import LakeFile, LakeReader
 
 WINDOWS = 8
 """Files are merged within an eighth of the retention: a larger one would keep old rows as long as its newest."""

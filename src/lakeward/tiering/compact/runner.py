@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.model.clock import Clock
-from lakeward.model.side import COMPACT
-from lakeward.spi.plugins import PluginCache
+from lakeward.model import COMPACT, Clock
+from lakeward.spi import PluginCache
 from lakeward.tiering.compact.compaction import Compaction
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.task import rewrite_groups

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakeward.spi.lakefile import LakeFile
+from lakeward.spi import LakeFile
 from lakeward.tiering.compact.plan import CompactionPlan
 
 _MB = 1 << 20

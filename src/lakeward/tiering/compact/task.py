@@ -7,11 +7,8 @@ import time
 from dataclasses import replace
 
 from lakeward.errors import LakewardError, SplitFailed
-from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.spi.lake.supports import SupportsRewrite
-from lakeward.spi.plugins import PluginCache
-from lakeward.spi.rewrite import RewriteGroup, RewriteTask
+from lakeward.model import Clock, fault_point
+from lakeward.spi import PluginCache, RewriteGroup, RewriteTask, SupportsRewrite
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
 from lakeward.tiering.task.stop import TaskStop
 

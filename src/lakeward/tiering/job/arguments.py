@@ -14,7 +14,7 @@ from typing import Any
 
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakewardError
-from lakeward.model.logline import escape_log
+from lakeward.model import escape_log
 from lakeward.protocol.token import TokenSource
 from lakeward.tiering.job.job import TieringJob, run_job
 from lakeward.tiering.job.options import TieringOptions

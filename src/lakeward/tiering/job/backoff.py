@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from lakeward.errors import LakeUnavailable, Unavailable
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 from lakeward.tiering.round.control import RoundControl
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy

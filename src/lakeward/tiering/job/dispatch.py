@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import count
 
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.spi.plugins import PluginCache
+from lakeward.model import Clock, SystemClock
+from lakeward.spi import PluginCache
 from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.order import Order
 from lakeward.tiering.round.control import RoundControl

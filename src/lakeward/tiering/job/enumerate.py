@@ -20,9 +20,7 @@ from lakeward.errors import (
     UnknownWork,
     to_wire,
 )
-from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
-from lakeward.model.memory import resident_bytes
-from lakeward.model.side import SideName, WorkKind
+from lakeward.model import InstanceId, JobName, RoundId, SideName, TableId, WorkKind, resident_bytes
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatAnswer,
@@ -34,7 +32,7 @@ from lakeward.protocol.heartbeat import (
     Verdict,
     busy_slots,
 )
-from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi import CoordinatorClient
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.kinds import KINDS
 from lakeward.tiering.work import LeasedWork, RoundEnd

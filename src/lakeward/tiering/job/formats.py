@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from importlib.metadata import metadata
 
-from lakeward.spi.registry import LAKE_GROUP, find_missing_library, installed
+from lakeward.spi import LAKE_GROUP, find_missing_library, installed
 
 log = logging.getLogger("lakeward.tiering")
 

@@ -18,12 +18,9 @@ from pathlib import Path
 from lakeward import __version__
 from lakeward.errors import LakewardError, LeaseLost, SplitFailed, to_wire
 from lakeward.lake.orphans import OrphanOptions
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import JobName, new_instance_id, new_round_id
-from lakeward.model.round import RoundOwner
+from lakeward.model import Clock, JobName, RoundOwner, SystemClock, new_instance_id, new_round_id
 from lakeward.protocol.heartbeat import HandedOut, TableFailed
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.plugins import Plugin, PluginCache
+from lakeward.spi import HotPlugin, Plugin, PluginCache
 from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.enumerate import Enumerator, JobIdentity
 from lakeward.tiering.job.formats import openable_formats

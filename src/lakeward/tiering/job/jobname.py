@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lakeward.config.cache import cache_folder
-from lakeward.model.ids import JobName
+from lakeward.model import JobName
 
 SUFFIX = ".job"
 

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from lakeward.model.side import WorkKind
+from lakeward.model import WorkKind
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.kinds import KINDS
 from lakeward.tiering.work import RoundEnd

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 
 from lakeward.errors import LakewardError
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake.supports import SupportsIntents
-from lakeward.spi.plugins import Plugin, PluginCache
+from lakeward.spi import HotPlugin, Plugin, PluginCache, SupportsIntents
 
 log = logging.getLogger("lakeward.tiering")
 

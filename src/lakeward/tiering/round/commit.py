@@ -12,19 +12,22 @@ from lakeward.errors import (
     LakeError,
     LedgerGap,
 )
-from lakeward.model.bucket import Bucket
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import SnapshotId
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase, RoundPlan
-from lakeward.model.split import SnapshotSplit
+from lakeward.model import (
+    Bucket,
+    ExpiringSnapshot,
+    LakeBase,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
+    OffsetSet,
+    RoundPlan,
+    SnapshotId,
+    SnapshotSplit,
+    fault_point,
+)
 from lakeward.protocol.commit import CommitAnswer, CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
-from lakeward.spi.lakefile import LakeSnapshot, LakeTotals
+from lakeward.spi import CommitProperties, Committable, LakeSnapshot, LakeTotals, Precondition, Renewal
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing
 from lakeward.tiering.round.plan import plan_comparison, plan_left

@@ -6,16 +6,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import NO_EPOCH, InstanceId, JobName, RoundId
-from lakeward.model.round import RoundOwner, RoundPlan, describe_plan
-from lakeward.model.side import SideName
-from lakeward.model.split import LogSplit
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    NO_EPOCH,
+    Clock,
+    InstanceId,
+    JobName,
+    LogSplit,
+    RoundId,
+    RoundOwner,
+    RoundPlan,
+    SideName,
+    SystemClock,
+    TableInfo,
+    describe_plan,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.plugins import Plugin, PluginCache
+from lakeward.spi import HotPlugin, LakeStorage, Plugin, PluginCache
 from lakeward.tiering.round.plan import DEFAULT_TARGET_BYTES
 from lakeward.tiering.round.planning import Ground, Planner
 from lakeward.tiering.round.reconcile import Agreement

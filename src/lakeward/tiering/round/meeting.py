@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lakeward.errors import LakewardError
-from lakeward.model.ids import RoundId
+from lakeward.model import RoundId
 from lakeward.tiering.job.dispatch import Dispatcher, Progressed
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import WriteOrder

@@ -8,13 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.errors import LakewardError, from_wire
-from lakeward.model.background import BackgroundThread
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import JobName, new_instance_id, new_round_id
-from lakeward.model.round import RoundOwner
+from lakeward.model import BackgroundThread, Clock, JobName, RoundOwner, SystemClock, new_instance_id, new_round_id
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFinished, TableInWork
-from lakeward.spi.hot import HotPlugin
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import HotPlugin, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.round.control import RoundControl

@@ -6,11 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from lakeward.model.ids import SnapshotId
-from lakeward.model.side import TIER, WorkKind
-from lakeward.model.sidetable import side_table
-from lakeward.model.split import Split
-from lakeward.model.table import TableInfo
+from lakeward.model import TIER, SnapshotId, Split, TableInfo, WorkKind, side_table
 from lakeward.tiering.order import Order
 
 

@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lakeward.errors import LakewardError
-from lakeward.model.ids import RoundId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.side import SideName
-from lakeward.model.split import Split
+from lakeward.model import OffsetSet, RoundId, SideName, Split
 from lakeward.protocol.packed import Packed
 
 NO_ROUND = RoundId("")

@@ -12,14 +12,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeward.errors import HotStoreBehind, LogTooShort
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutEnds
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.round import LakeBase, RoundPlan
-from lakeward.model.split import LogSplit, SnapshotSplit, Split
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import KvSnapshot, LogBounds
+from lakeward.model import (
+    Bucket,
+    CutEnds,
+    LakeBase,
+    LogSplit,
+    OffsetRange,
+    RoundId,
+    RoundPlan,
+    SnapshotId,
+    SnapshotSplit,
+    Split,
+    TableInfo,
+)
+from lakeward.spi import KvSnapshot, LogBounds
 
 DEFAULT_TARGET_BYTES = 128 * 1024 * 1024
 UNKNOWN_ROW_BYTES = 100.0

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 
 from lakeward.changelog.columns import changes_of
 from lakeward.errors import TableNotFound, Unavailable
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.clock import Clock
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.round import RoundOwner, RoundPlan
-from lakeward.model.side import Content
-from lakeward.model.sidetable import side_table
-from lakeward.model.table import TableInfo
+from lakeward.model import (
+    Bucket,
+    ChangeType,
+    Clock,
+    Content,
+    OffsetRange,
+    RoundId,
+    RoundOwner,
+    RoundPlan,
+    TableInfo,
+    side_table,
+)
 from lakeward.protocol.heartbeat import HandedOut
-from lakeward.spi.hot import NO_ROWS, FrozenTable, HotPlugin, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.spi import NO_ROWS, FrozenTable, HotPlugin, HotStore, KvSnapshot, LakeStorage, LogBounds
 from lakeward.tiering.round.plan import (
     Align,
     PlanOptions,

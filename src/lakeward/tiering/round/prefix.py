@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from lakeward.errors import LakewardError
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.split import SnapshotSplit, Split
+from lakeward.model import Bucket, OffsetRange, OffsetSet, SnapshotSplit, Split
 from lakeward.tiering.round.outcome import WriteOutcome
 
 

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.errors import LakeBehind, TableNotFound
-from lakeward.model.ids import RoundId
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.round import LakeBase, RoundOwner
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import DEFAULT_SIDE, LakeBase, LedgerKind, RoundId, RoundOwner, SideName, TableInfo
 from lakeward.protocol.commit import CommitReport, Committed
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.spi import LakeReader
 
 
 class Agreement(StrEnum):

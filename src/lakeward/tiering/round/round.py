@@ -14,13 +14,9 @@ from lakeward.errors import (
     LakewardError,
     SchemaChanged,
 )
-from lakeward.model.faults import fault_point
-from lakeward.model.round import RoundResult
-from lakeward.model.side import SideName
-from lakeward.model.split import LogSplit, Split
+from lakeward.model import LogSplit, RoundResult, SideName, Split, fault_point
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.plugins import Plugin
+from lakeward.spi import LakeCommitter, Plugin
 from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.round.commit import Landed, RoundCommit

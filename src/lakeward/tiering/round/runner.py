@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.model.clock import Clock
-from lakeward.model.side import TIER
-from lakeward.spi.plugins import PluginCache
+from lakeward.model import TIER, Clock
+from lakeward.spi import PluginCache
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.task.write import write_splits

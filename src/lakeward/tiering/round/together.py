@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from lakeward.model.split import LogSplit, Split
+from lakeward.model import LogSplit, Split
 from lakeward.tiering.round.order import WriteOrder
 
 MOST_SPLITS = 4

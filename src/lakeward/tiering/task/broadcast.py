@@ -16,9 +16,8 @@ import pyarrow as pa
 from lakeward.changelog import Fold
 from lakeward.changelog.columns import offsets_of
 from lakeward.errors import LeftBehind
-from lakeward.model.clock import Clock
-from lakeward.model.offsets import OffsetRange
-from lakeward.spi.resume import next_offset
+from lakeward.model import Clock, OffsetRange
+from lakeward.spi import next_offset
 from lakeward.tiering.task.logread import LogSource, Signal
 from lakeward.tiering.task.sharedfold import SharedFold, SideFold
 

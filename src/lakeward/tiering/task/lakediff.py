@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import offsets_of
 from lakeward.changelog.rowdiff import altered_offsets
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Offsets, OffsetSet
 
 
 class LakeDiff:

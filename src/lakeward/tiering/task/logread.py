@@ -10,12 +10,8 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold
 from lakeward.errors import Unavailable
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore
-from lakeward.spi.resume import read_on
+from lakeward.model import Bucket, Clock, OffsetRange, TableInfo
+from lakeward.spi import HotStore, read_on
 from lakeward.tiering.job.backoff import delays
 
 

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.model.clock import SystemClock
-from lakeward.model.side import WorkKind
-from lakeward.spi.plugins import PROCESS_PLUGINS
+from lakeward.model import SystemClock, WorkKind
+from lakeward.spi import PROCESS_PLUGINS
 from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.task.heap import keep_freed_memory, keep_loaded
 

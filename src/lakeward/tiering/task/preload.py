@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 
 from lakeward.errors import PluginNotFound
-from lakeward.spi.registry import HOT_GROUP, LAKE_GROUP, import_plugin, installed
+from lakeward.spi import HOT_GROUP, LAKE_GROUP, import_plugin, installed
 from lakeward.tiering.kinds import KINDS, load_runner
 
 PRELOAD_ENV = "LAKEWARD_PRELOAD"

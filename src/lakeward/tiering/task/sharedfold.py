@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold
 from lakeward.changelog.columns import offsets_of
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.spi.resume import next_offset
+from lakeward.model import OffsetRange, OffsetSet
+from lakeward.spi import next_offset
 
 KEPT_BATCHES = 8
 """Filtered batches that wait for the slowest writer: about as many as it has before it."""

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 BUDGET_BYTES = 128 * 1024 * 1024
 """Rows held before a run is written out; the merge holds one batch of each run."""

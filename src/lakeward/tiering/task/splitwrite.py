@@ -11,22 +11,34 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.columns import Mask, keep_rows, with_change, with_change_name, without_prev
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import OFFSET, TIMESTAMP
-from lakeward.model.side import Content
-from lakeward.model.split import LogSplit, SnapshotSplit, Split
-from lakeward.spi.capabilities import DeleteEncoding, check_table
-from lakeward.spi.hot import NO_ROWS, HotStore, KvSnapshot
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsChanges, SupportsKeyDeletes
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
-from lakeward.spi.plugins import PluginCache
-from lakeward.spi.resume import next_offset
+from lakeward.model import (
+    OFFSET,
+    TIMESTAMP,
+    Bucket,
+    ChangeType,
+    Clock,
+    Content,
+    LogSplit,
+    OffsetSet,
+    SnapshotId,
+    SnapshotSplit,
+    Split,
+    fault_point,
+)
+from lakeward.spi import (
+    NO_ROWS,
+    DeleteEncoding,
+    HotStore,
+    KvSnapshot,
+    LakeStorage,
+    LakeWriter,
+    PluginCache,
+    SupportsChanges,
+    SupportsKeyDeletes,
+    WriteTask,
+    check_table,
+    next_offset,
+)
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.task.lakediff import LakeDiff

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lakeward.errors import LeaseLost, Unavailable
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 from lakeward.protocol.heartbeat import LeaseVerdict
 from lakeward.tiering.order import Order
 

@@ -11,10 +11,8 @@ import time
 from dataclasses import dataclass, replace
 
 from lakeward.errors import LakewardError, LeftBehind, SplitFailed
-from lakeward.model.clock import Clock
-from lakeward.model.naming import of_table
-from lakeward.model.side import SideName
-from lakeward.spi.plugins import PluginCache
+from lakeward.model import Clock, SideName, of_table
+from lakeward.spi import PluginCache
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.together import Writing, plan_reads

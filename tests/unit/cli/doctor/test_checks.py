@@ -13,12 +13,21 @@ from lakeward.cli.doctor.diagnosis import Level
 from lakeward.cli.doctor.facts import Facts, HereFacts
 from lakeward.cli.doctor.registry import CHECKS, examine
 from lakeward.client.columns import parse_columns
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
-from lakeward.model.round import RoundPhases
-from lakeward.model.schema import Schema
-from lakeward.model.side import TIER, WorkKind
-from lakeward.model.state import TableState
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import (
+    TIER,
+    Epoch,
+    InstanceId,
+    JobName,
+    RoundId,
+    RoundPhases,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    TableState,
+    WorkKind,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.facts import HotFacts, LakeProbe, LiveFacts, ProbeAnswer, ServerFacts
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionRow, CoordinatorStatus
 from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus

@@ -11,7 +11,7 @@ from lakeward.cli.app import run
 from lakeward.cli.doctor.diagnosis import Level
 from lakeward.cli.doctor.fluss import examine_cluster
 from lakeward.hot.fluss.clusterview import BEHIND, CURRENT, LATE, REFUSED, UNREADABLE, TableView
-from lakeward.spi.lakefile import LakeTotals
+from lakeward.spi import LakeTotals
 
 AT = "127.0.0.1:9123"
 

@@ -19,7 +19,7 @@ from lakeward.cli.files.propose import Proposal, propose
 from lakeward.cli.files.rowfiles import WriteFormat, read_file
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidRequest
-from lakeward.model.schema import Schema
+from lakeward.model import Schema
 
 GERMAN = (
     "Nr;Betrag;Menge;Datum;Gebucht;Aktiv;Rabatt\r\n"

@@ -16,7 +16,7 @@ from lakeward.cli.files.filerows import FileShape
 from lakeward.cli.files.propose import Proposal, find_delimiter, is_header, propose
 from lakeward.cli.files.rowfiles import format_of, read_file
 from lakeward.errors import InvalidRequest
-from lakeward.model.schema import Schema
+from lakeward.model import Schema
 
 
 def proposed(file: Path, content: bytes) -> Proposal:

@@ -22,8 +22,7 @@ from lakeward.cli.files.rowfiles import WriteFormat, find_files, format_of, read
 from lakeward.cli.files.rowprint import ReadFormat, take, write_rows
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidRequest
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.schema import Schema
+from lakeward.model import Schema, to_arrow_type
 
 COLUMNS = (
     "id bigint not null, total decimal(10,2), at timestamp_ltz(3), d date, raw bytes, tags array<string>, m "

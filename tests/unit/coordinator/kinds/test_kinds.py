@@ -11,9 +11,7 @@ import pytest
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.model.ids import InstanceId, JobName, RoundId
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER
-from lakeward.model.state import TableState
+from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, InstanceId, JobName, RoundId, TableState
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Verdict
 from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 

@@ -22,14 +22,23 @@ from lakeward.errors import (
     TableBusy,
     UnknownOption,
 )
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column, Schema
-from lakeward.model.state import TableState
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
-from lakeward.model.types import DataType, Float64Type, Int32Type, Int64Type, StringType
+from lakeward.model import (
+    BucketFunction,
+    Column,
+    DataType,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    OffsetMap,
+    Schema,
+    StringType,
+    TableDescriptor,
+    TableState,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from tests.kit.world import B0, PATH, CoordinatorWorld
 
 S = TableState

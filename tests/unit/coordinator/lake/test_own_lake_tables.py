@@ -20,8 +20,7 @@ from lakeward.errors import (
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeStorage, load_lake
 from lakeward.verify import verify_table
 from tests.kit.inprocess import InProcessLakeward
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import WritesPaused
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.state import TableState
+from lakeward.model import DEFAULT_SIDE, SideName, TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import InProcessLakeward

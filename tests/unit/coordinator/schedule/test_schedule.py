@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lakeward.coordinator.schedule.schedule import QUEUED_AT_ONCE, REPLANNED_TABLES
-from lakeward.model.state import TableState
+from lakeward.model import TableState
 from tests.kit.world import CoordinatorWorld
 
 MANY = REPLANNED_TABLES + 1

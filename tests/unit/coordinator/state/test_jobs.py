@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.coordinator.state.jobs import JobRecord, load_jobs
-from lakeward.model.ids import InstanceId, JobName
-from lakeward.model.leftout import LeftOut
+from lakeward.model import InstanceId, JobName, LeftOut
 from lakeward.protocol.heartbeat import HeartbeatRequest
 
 

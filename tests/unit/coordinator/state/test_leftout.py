@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.model.side import SideId
+from lakeward.model import SideId
 from lakeward.server.messages import answer
 from tests.kit.world import PATH, CoordinatorWorld
 

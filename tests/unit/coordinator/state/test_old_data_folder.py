@@ -16,16 +16,12 @@ from lakeward.coordinator.state.schema import SIDE_TABLES
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import Superseded
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideId, SideName
+from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, OffsetMap, RoundId, SideId, SideName, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.heartbeat import HeartbeatRequest, Progress, TableFailed, TableFinished, TableInWork, Verdict
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi import CommitProperties, LakeStorage, Precondition, load_lake
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import JOB, InProcessLakeward
 

@@ -12,10 +12,7 @@ import pytest
 from lakeward.coordinator.state.readlease import Mark
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import DataFolderVersion, InvalidConfig
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.round import RoundPhases
-from lakeward.model.side import COMPACT, SideId
+from lakeward.model import COMPACT, Epoch, ExpiringSnapshot, JobName, RoundId, RoundPhases, SideId, SnapshotId, TableId
 from lakeward.protocol.views import RoundStatus
 from tests.kit.world import PATH, CoordinatorWorld
 

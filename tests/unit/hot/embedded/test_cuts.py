@@ -9,11 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutEnds
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, CutEnds, OffsetMap, TableId, TableInfo
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, rows
 

@@ -7,8 +7,7 @@ import pytest
 
 from lakeward.errors import BucketStopped, FaultInjected
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model import Bucket, OffsetMap, OffsetRange
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 

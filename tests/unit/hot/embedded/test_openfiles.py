@@ -15,8 +15,7 @@ import pytest
 from lakeward.errors import InvalidTable
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget, raise_limit
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, TableInfo
 from tests.unit.hot.embedded.yard import StubGuard, Yard, rows
 
 BUCKETS, BUDGET = 32, 64

@@ -14,8 +14,7 @@ from lakeward.errors import InvalidRequest, PartitionExpired, PartitionNotFound
 from lakeward.hot.embedded.log.logoptions import AutoPartition
 from lakeward.hot.embedded.partitions import is_expired, number_now, number_of, plan_precreate, value_of
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, TableInfo
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import StubGuard, Yard, read

@@ -21,12 +21,8 @@ from lakeward.errors import (
     WritesPaused,
 )
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableInfo
-from lakeward.spi.hotadmin import Waiting
+from lakeward.model import Bucket, Column, OffsetMap, Schema, TableInfo, parse_type
+from lakeward.spi import Waiting
 from lakeward_testing.faults import Faults
 from lakeward_testing.waiting import wait_until
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows

@@ -14,12 +14,9 @@ import pyarrow as pa
 
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId, new_table_id
-from lakeward.model.schema import OFFSET, Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.hotadmin import RetentionGuard
+from lakeward.model import OFFSET, Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
+from lakeward.spi import RetentionGuard
 from lakeward_testing.clock import ManualClock
 
 B0 = Bucket("", 0)

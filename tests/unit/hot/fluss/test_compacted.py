@@ -9,9 +9,8 @@ from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.lakehistory import find_newest, read_ledger
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model.ids import TableId
-from lakeward.model.table import FLUSS_PARTITIONS
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.model import FLUSS_PARTITIONS, TableId
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

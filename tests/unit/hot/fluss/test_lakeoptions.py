@@ -8,10 +8,8 @@ import pytest
 from lakeward.errors import InvalidConfig, InvalidTable, UnsafeLake
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.lake.iceberg.flussoptions import CATALOG_NAME, iceberg_options
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableId, TableInfo, parse_type
+from lakeward.model.table import TablePath
 
 
 def table(**properties: str) -> TableInfo:

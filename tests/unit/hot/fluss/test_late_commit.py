@@ -15,9 +15,8 @@ from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import TableInfo
-from lakeward.spi.registry import load_lake
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.model import TableInfo
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, load_lake
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 

@@ -14,10 +14,8 @@ from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import FETCH_LOG, METADATA, decode
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.hot.logbatch.header import pack_inner, pack_outer
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import FLUSS_PARTITIONS, Bucket, RoundId, SnapshotId, TableInfo
+from lakeward.spi import LakeSnapshot
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 from tests.unit.hot.fluss.test_moves import TABLE
 

@@ -13,11 +13,8 @@ from lakeward.errors import OffsetOutOfRange
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import FETCH_LOG, LIST_OFFSETS, METADATA
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, parse_type
+from lakeward.model.table import TablePath
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 TABLE = TableInfo(

@@ -9,11 +9,8 @@ import pytest
 
 from lakeward.errors import LakeOverlap, SnapshotGone
 from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
+from lakeward.model import Bucket, OffsetMap, OffsetRange, RoundId, SnapshotId
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeFile, LakeSnapshot
 
 B0, B1 = Bucket("", 0), Bucket("", 1)
 

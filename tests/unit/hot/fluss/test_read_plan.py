@@ -13,12 +13,9 @@ from lakeward.errors import LogTooShort
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import LogBounds
+from lakeward.model import Bucket, Column, OffsetRange, Schema, TableInfo, parse_type
+from lakeward.model.table import TablePath
+from lakeward.spi import LogBounds
 from tests.unit.hot.fluss.test_moves import TABLE
 
 B0 = Bucket("", 0)

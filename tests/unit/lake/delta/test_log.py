@@ -24,12 +24,8 @@ from lakeward.errors import (
 )
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.spi.commit import Renewal
+from lakeward.model import Column, OffsetMap, OffsetSet, SnapshotId, parse_type
+from lakeward.spi import Renewal
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.removal import LATER_MS

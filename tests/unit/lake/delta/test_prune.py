@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.lakes import LakeRound
 from lakeward_testing.lakes.rewriting import LakeRewrite

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.model.clock import SystemClock
+from lakeward.model import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.compact.plan import CompactionPolicy

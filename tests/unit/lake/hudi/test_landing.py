@@ -12,7 +12,7 @@ import pytest
 from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
 from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
-from lakeward.model.ids import new_round_id
+from lakeward.model import new_round_id
 from lakeward_testing.faults import Faults
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

@@ -11,8 +11,7 @@ import pytest
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, LakeSchemaBroken
 from lakeward.lake.hudi.meta.columns import to_avro_schema
 from lakeward.lake.hudi.plugin import open_lake
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, parse_type
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, COLUMNS, LakeSuite, row
 

@@ -34,7 +34,7 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.protocol.tables import AlterTable, TableAnswer
-from lakeward.spi.registry import load_lake
+from lakeward.spi import load_lake
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate, CertificateVerdict
 from lakeward_testing.faults import Faults

@@ -18,14 +18,8 @@ from lakeward.errors import LakeOverlap, LakeSchemaBroken
 from lakeward.hot.fluss.overlaps import check_counts, flink_snapshots
 from lakeward.lake.iceberg.meta.mapping import lake_schema, lake_spec
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
-from lakeward.spi.commit import CommitProperties
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.model import FLUSS_PARTITIONS, Bucket, BucketFunction, OffsetRange, SystemClock, TableId
+from lakeward.spi import OFFSETS_KEY, CommitProperties, LakeFile, LakeSnapshot
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.job.options import TieringOptions

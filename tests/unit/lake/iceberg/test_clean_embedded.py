@@ -14,14 +14,12 @@ from lakeward.config import Config
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, OffsetRange
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeStorage, load_lake
 from lakeward.verify import verify_table
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from tests.kit.iceberg.engines import read_duckdb

@@ -15,9 +15,8 @@ from lakeward.lake.lance.rows import LanceRows
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.lance.table import LanceTable, fragments_of
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import Column, parse_type
+from lakeward.spi import LakeStorage
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite
 

@@ -13,7 +13,7 @@ import pytest
 from lakeward.errors import SnapshotGone
 from lakeward.lake.lance.table import LanceTable
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.spi import TAG
 
 
 @pytest.fixture

@@ -12,14 +12,9 @@ import pytest
 from lakeward.errors import LakeForeign, LakeMismatch, LakeRolledBack, LakeTampered, ReplacedRowMissing, UnknownOption
 from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake, load
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_table_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.registry import load_lake
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.model import Bucket, Column, OffsetMap, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
+from lakeward.spi import OFFSETS_KEY, load_lake
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.scripted_log import ScriptedLog
 from tests.kit.memoryforeign import MemoryForeignEngine

@@ -19,12 +19,8 @@ from lakeward.lake.paimon.meta.mapping import lake_schema
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.placing import fill_gaps
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import TableId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot
+from lakeward.model import FLUSS_PARTITIONS, Bucket, BucketFunction, OffsetRange, SystemClock, TableId
+from lakeward.spi import LakeFile, LakeSnapshot
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.job.options import TieringOptions

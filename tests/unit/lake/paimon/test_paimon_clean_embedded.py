@@ -13,9 +13,8 @@ import pytest
 from lakeward.errors import HistoryGone, InvalidAlter
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, OffsetRange
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows

@@ -13,11 +13,10 @@ from pypaimon.schema.schema_change import SchemaChange
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeSchemaBroken, LakeUnavailable
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
-from lakeward.model.types import Int64Type
+from lakeward.model import BucketFunction, Column, Int64Type, Schema, TableDescriptor
+from lakeward.model.table import TablePath
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.spi.lake.catalog import OWN_PROPERTY
+from lakeward.spi import OWN_PROPERTY
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.paimonforeign import PaimonForeignEngine

@@ -17,12 +17,8 @@ from lakeward.hot.fluss.clusterview import view_commit
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.keymerge import merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import IntentState
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import FLUSS_PARTITIONS
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
+from lakeward.model import FLUSS_PARTITIONS, Bucket, IntentState, OffsetMap, RoundId, TableId
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward_testing.lakes.removal import intent_of
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row

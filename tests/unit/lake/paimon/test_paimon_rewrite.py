@@ -20,8 +20,8 @@ from lakeward.lake.paimon.newsnapshot import plan_merge
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.schema import OFFSET
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import OFFSET
+from lakeward.spi import LakeFile
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

@@ -25,10 +25,7 @@ from lakeward.lake.paimon.meta.mapping import lake_options, wrong_options
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.lake.paimon.writer import PaimonLakeWriter
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Bucket, Column, SnapshotId, parse_type
 from lakeward_testing.faults import FaultAction, Faults
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

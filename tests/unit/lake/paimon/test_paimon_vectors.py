@@ -11,7 +11,7 @@ import pytest
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.spi.lakefile import LakeFile
+from lakeward.spi import LakeFile
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

@@ -6,9 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, cast
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
+from lakeward.model import Bucket, OffsetRange, RoundId
 from lakeward.server.live.layers import Layer, LayerPlan, plan_layers
 
 A, B = Bucket(partition="", number=0), Bucket(partition="", number=1)

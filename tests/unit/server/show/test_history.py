@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lakeward.coordinator.state.record import LagDrop
-from lakeward.model.ids import Epoch, TableId
-from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.state import TableState
+from lakeward.model import DEFAULT_SIDE, Epoch, SideName, TableId, TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import TableStatus
 from lakeward.server.show.history import HISTORY_FILE, KEPT, History

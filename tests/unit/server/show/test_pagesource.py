@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeward.errors import TableBusy
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName
+from lakeward.model import DEFAULT_SIDE, Content, SideName
 from lakeward.model.table import TablePath
 from lakeward.server.show.pagesource import ServerSource
 from lakeward_testing.clock import ManualClock

@@ -7,8 +7,7 @@ import gzip
 import json
 from dataclasses import replace
 
-from lakeward.model.ids import Epoch, TableId
-from lakeward.model.state import TableState
+from lakeward.model import Epoch, TableId, TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import TableStatus
 from lakeward.server.show.tablefeed import TableFeed

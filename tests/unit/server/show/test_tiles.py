@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.model.ids import Epoch, InstanceId, JobName, TableId
-from lakeward.model.side import COMPACT, SideName
-from lakeward.model.state import TableState
+from lakeward.model import COMPACT, Epoch, InstanceId, JobName, SideName, TableId, TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import JobStatus, TableStatus, WorkStatus
 from lakeward.server.show.history import KEPT, History

@@ -13,19 +13,19 @@ from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, LeaseL
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import set_injector
-from lakeward.model.ids import Epoch, new_round_id
-from lakeward.model.intent import IntentState
-from lakeward.model.side import COMPACT, WorkKind
-from lakeward.model.table import TableInfo
+from lakeward.model import COMPACT, Bucket, Epoch, IntentState, TableInfo, WorkKind, new_round_id, set_injector
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.commit import Committable, Precondition
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lake.supports import SupportsRewrite, SupportsRewriteCommit
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.plugins import PluginCache
-from lakeward.spi.rewrite import RewriteGroup, RewriteTask
+from lakeward.spi import (
+    Committable,
+    LakeCommitter,
+    LakeSnapshot,
+    PluginCache,
+    Precondition,
+    RewriteGroup,
+    RewriteTask,
+    SupportsRewrite,
+    SupportsRewriteCommit,
+)
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner

@@ -11,7 +11,7 @@ import pytest
 from lakeward.errors import TableNotFound
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model.faults import set_injector
+from lakeward.model import set_injector
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.compact.once import compact_once

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.model import Bucket, OffsetRange
+from lakeward.spi import LakeDelete, LakeFile
 from lakeward.tiering.compact.plan import CompactionPolicy, Why, describe_compaction, may_be_worn, plan_compaction
 
 ROW_BYTES = 100

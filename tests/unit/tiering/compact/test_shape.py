@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import Bucket, OffsetRange
+from lakeward.spi import LakeFile
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
 from lakeward.tiering.compact.shape import describe_shape
 

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from lakeward.errors import FaultInjected, LakewardError, ServerUnavailable, SplitFailed, Superseded
-from lakeward.model.bucket import Bucket
-from lakeward.model.faults import set_injector
-from lakeward.model.ids import JobName
-from lakeward.model.side import TIER, WorkKind
+from lakeward.model import TIER, Bucket, JobName, WorkKind, set_injector
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lakeplugin import LakePlugin
+from lakeward.spi import LakePlugin, LakeStorage
 from lakeward.tiering.job.formats import openable_formats
 
 OURS = ("delta", "hudi", "iceberg", "lance", "memory", "paimon")

@@ -10,7 +10,7 @@ import pytest
 from lakeward.config.java import Java
 from lakeward.errors import InvalidConfig, SparkUnsupported, UnsafeLake
 from lakeward.lake.hudi.sparkbundle import check_spark
-from lakeward.spi.plugins import Plugin
+from lakeward.spi import Plugin
 from lakeward.tiering.job.arguments import parse_conf
 from lakeward.tiering.job.classarchive import find_archive
 from lakeward.tiering.job.session import (

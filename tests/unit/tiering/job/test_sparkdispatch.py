@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import LeaseLost, SplitFailed
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, new_round_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.split import LogSplit
-from lakeward.spi.plugins import Plugin
+from lakeward.model import Bucket, LogSplit, OffsetRange, RoundId, new_round_id
+from lakeward.spi import Plugin
 from lakeward.tiering.job.sparkdispatch import SHARED_JOBS, SparkDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import WriteOrder

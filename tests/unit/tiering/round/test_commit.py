@@ -13,15 +13,9 @@ from lakeward.errors import FaultInjected, ServerUnavailable
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model.faults import set_injector
-from lakeward.model.ids import new_round_id
-from lakeward.model.intent import IntentState
-from lakeward.model.ledger import LedgerKind
-from lakeward.model.table import TableInfo
+from lakeward.model import IntentState, LedgerKind, TableInfo, new_round_id, set_injector
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.spi.commit import Committable, Precondition
-from lakeward.spi.lake.committer import LakeCommitter
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi import Committable, LakeCommitter, LakeSnapshot, Precondition
 from lakeward.tiering.landing import CommitLimits
 from lakeward.tiering.round.control import RoundControl
 from lakeward_testing.clock import ManualClock

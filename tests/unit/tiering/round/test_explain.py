@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.model.split import LogSplit
+from lakeward.model import LogSplit
 from lakeward.tiering.round.explain import explain
 from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import World, make_table

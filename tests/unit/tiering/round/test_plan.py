@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import HotStoreBehind, LogTooShort
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutEnds
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.round import LakeBase, RoundPlan
-from lakeward.model.split import LogSplit, SnapshotSplit
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import KvSnapshot, LogBounds
+from lakeward.model import Bucket, CutEnds, LakeBase, LogSplit, OffsetMap, RoundId, RoundPlan, SnapshotSplit, TableInfo
+from lakeward.spi import KvSnapshot, LogBounds
 from lakeward.tiering.round.plan import PlanOptions, plan_gaps, plan_round, plan_snapshots, plan_stop, plan_turns
 from tests.unit.tiering.world import make_table
 

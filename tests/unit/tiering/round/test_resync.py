@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward_testing.clock import ManualClock
 from tests.kit.memoryforeign import MemoryForeignEngine

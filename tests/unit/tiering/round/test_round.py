@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakeward.errors import SchemaChanged, ServerUnavailable
-from lakeward.model.bucket import Bucket
-from lakeward.model.intent import IntentState
-from lakeward.model.ledger import LedgerKind
+from lakeward.model import Bucket, IntentState, LedgerKind
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, World, make_table

@@ -13,19 +13,26 @@ import pytest
 
 from lakeward.errors import LeaseLost
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import InstanceId, JobName, RoundId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.round import RoundOwner
-from lakeward.model.side import DEFAULT_SIDE, Content, SideName
-from lakeward.model.split import LogSplit, SnapshotSplit
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    Bucket,
+    Content,
+    InstanceId,
+    JobName,
+    LogSplit,
+    OffsetRange,
+    RoundId,
+    RoundOwner,
+    SideName,
+    SnapshotSplit,
+    SystemClock,
+    TableInfo,
+)
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.plugins import Plugin
-from lakeward.spi.registry import load_lake
+from lakeward.spi import Plugin, load_lake
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.together import MOST_SPLITS, plan_orders, plan_reads
 from lakeward.tiering.work import LeasedWork, RoundEnd

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 from lakeward.tiering.task.sorting import sort_by_offset
 
 

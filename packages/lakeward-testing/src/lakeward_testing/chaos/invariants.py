@@ -13,10 +13,9 @@ from pathlib import Path
 
 from lakeward.client import Client, connect
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.clock import SystemClock
+from lakeward.model import SystemClock
 from lakeward.model.table import TablePath
-from lakeward.spi.lake.maintenance import LakeMaintenance
-from lakeward.spi.registry import load_lake
+from lakeward.spi import LakeMaintenance, load_lake
 from lakeward.verify import Certificate, verify_table
 from lakeward_testing.chaos.journal import RunJournal
 from lakeward_testing.chaos.reader import RecordFolder, check_keys, check_log, check_offsets

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lakeward.config import resolve
-from lakeward.model.ids import JobName
-from lakeward.spi.plugins import Plugin, PluginCache
+from lakeward.model import JobName
+from lakeward.spi import Plugin, PluginCache
 from lakeward.tiering.job.arguments import run
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob, run_until_signal

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakeward.model.side import TIER
+from lakeward.model import TIER
 from lakeward.protocol import routes
-from lakeward.spi.snapshotkeys import EPOCH_KEY, JOB_KEY, OFFSETS_KEY, REWRITE_KEY, ROUND_KEY, TABLE_ID_KEY
+from lakeward.spi import EPOCH_KEY, JOB_KEY, OFFSETS_KEY, REWRITE_KEY, ROUND_KEY, TABLE_ID_KEY
 from lakeward_testing.httpproxy import ProxyAnswer, ProxyRequest
 
 

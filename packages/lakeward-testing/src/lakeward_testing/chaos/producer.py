@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError
-from lakeward.model.stopsignal import StopSignal
+from lakeward.model import StopSignal
 from lakeward_testing.chaos.record import ACKED, DOUBTED, TRIED, RecordWriter
 from lakeward_testing.waiting import wait_until
 

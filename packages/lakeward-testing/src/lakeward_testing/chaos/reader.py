@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from lakeward.client import Client, connect
 from lakeward.errors import LakewardError
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.stopsignal import StopSignal
+from lakeward.model import OffsetMap, StopSignal
 from lakeward_testing.chaos.producer import KEY_STRIDE, partition_of, value_of
 from lakeward_testing.chaos.record import Record, allowed_versions
 

@@ -9,7 +9,7 @@ import resource
 import subprocess
 from pathlib import Path
 
-from lakeward.model.ballast import free_bytes
+from lakeward.model import free_bytes
 
 DISK = "384m"
 SPARE_HANDLES = 3

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.errors import FaultInjected
-from lakeward.model.ballast import free_bytes
-from lakeward.model.clock import SystemClock
-from lakeward.model.faults import set_injector
+from lakeward.model import SystemClock, free_bytes, set_injector
 
 DISK_FULL, CLOCK, READ_ONLY = "disk-full", "clock", "read-only"
 

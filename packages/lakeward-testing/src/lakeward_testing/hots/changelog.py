@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.writers import WriterTable
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP
-from lakeward.model.systemcolumns import TIMESTAMP_COLUMN_TYPE
+from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, TIMESTAMP_COLUMN_TYPE
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import random
 
-from lakeward.model.change import ChangeType as C
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore, KvSnapshot
+from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, TableInfo
+from lakeward.model import ChangeType as C
+from lakeward.spi import HotStore, KvSnapshot
 from lakeward_testing.hots.suite import B0, COLUMNS, HotSuite, Row, fold, read, row
 
 State = dict[int, Row]

@@ -6,12 +6,9 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import OffsetOutOfRange, SchemaChanged, TableNotFound
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP, Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, Bucket, ChangeType, Column, parse_type
 from lakeward.model.table import TablePath
-from lakeward.spi.hot import HotStore
+from lakeward.spi import HotStore
 from lakeward_testing.hots.suite import B0, B1, COLUMNS, HotSuite, read, row
 
 

@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import OFFSET, Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.hot import HotStore
+from lakeward.model import OFFSET, Bucket, Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
+from lakeward.spi import HotStore
 
 Row = dict[str, Any]
 B0, B1 = Bucket("", 0), Bucket("", 1)

@@ -9,17 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP, Column
-from lakeward.model.side import Content, SideName
-from lakeward.model.sidetable import side_table
-from lakeward.model.split import LogSplit
-from lakeward.model.systemcolumns import SNAPSHOT_FIELDS
-from lakeward.model.table import TableInfo
-from lakeward.model.types import Int32Type
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.model import (
+    CHANGE_TYPE,
+    OFFSET,
+    SNAPSHOT_FIELDS,
+    TIMESTAMP,
+    Column,
+    Content,
+    Int32Type,
+    LogSplit,
+    OffsetMap,
+    OffsetRange,
+    SideName,
+    TableInfo,
+    side_table,
+    to_arrow_schema,
+)
+from lakeward.spi import LakeStorage, WriteTask
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite, needs, row
 from lakeward_testing.scripted_log import ScriptedLog

@@ -12,12 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeward.errors import CommitConflict, CommitUnknown, LakeForeign, LakeRolledBack, LakewardError, SnapshotGone
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId, new_round_id, new_table_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.offsetset import OffsetSet
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
+from lakeward.model import Bucket, OffsetMap, OffsetSet, SnapshotId, new_round_id, new_table_id
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeStorage
 from lakeward_testing.lakes.removal import removal_of
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, needs, row

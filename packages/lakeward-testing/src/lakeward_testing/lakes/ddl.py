@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import InvalidTable, LakeMismatch, LakeNotEmpty, LakeTableGone
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import Column, OffsetMap, parse_type
+from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, COLUMNS, LakeSuite, needs, row
 

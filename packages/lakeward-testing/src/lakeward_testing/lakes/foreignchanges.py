@@ -14,13 +14,8 @@ import pytest
 
 from lakeward.changelog.columns import without_prev
 from lakeward.errors import CommitConflict, ForeignRowsFound, LakeHistoryGone, LakeRolledBack
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_round_id
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.spi.commit import Renewal
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsSnapshotNames
+from lakeward.model import OFFSET, Bucket, OffsetSet, new_round_id
+from lakeward.spi import LakeStorage, Renewal, SupportsSnapshotNames
 from lakeward_testing.lakes.removal import LATER_MS, removal_of
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

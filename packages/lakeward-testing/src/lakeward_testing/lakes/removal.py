@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.intent import Intent
-from lakeward.model.side import TIER, WorkKind
-from lakeward.spi.lake.storage import LakeStorage
+from lakeward.model import TIER, Intent, WorkKind
+from lakeward.spi import LakeStorage
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.scripted_log import ScriptedLog

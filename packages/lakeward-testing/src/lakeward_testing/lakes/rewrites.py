@@ -9,12 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import CommitConflict
-from lakeward.model.ids import new_round_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import Column
-from lakeward.model.types import StringType
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsKeyDeletes
+from lakeward.model import Column, OffsetMap, StringType, new_round_id
+from lakeward.spi import LakeStorage, SupportsKeyDeletes
 from lakeward_testing.lakes.removal import removal_of
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

@@ -7,14 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, new_round_id
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import Precondition
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsRewrite, SupportsRewriteCommit
-from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, RewriteTask
+from lakeward.model import Bucket, RoundId, TableInfo, new_round_id
+from lakeward.spi import (
+    LakeSnapshot,
+    LakeStorage,
+    Precondition,
+    PreparedRewrite,
+    RewriteGroup,
+    RewriteResult,
+    RewriteTask,
+    SupportsRewrite,
+    SupportsRewriteCommit,
+)
 
 
 @dataclass(kw_only=True)

@@ -13,21 +13,32 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold
 from lakeward.changelog.columns import without_prev
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.bucket import Bucket, partition_values
-from lakeward.model.ids import RoundId, SnapshotId, new_round_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.split import LogSplit
-from lakeward.model.table import TableInfo
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsChanges
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    Bucket,
+    LakeBase,
+    LogSplit,
+    OffsetRange,
+    OffsetSet,
+    RoundId,
+    SnapshotId,
+    TableInfo,
+    new_round_id,
+    partition_values,
+    to_arrow_type,
+)
+from lakeward.spi import (
+    CommitProperties,
+    Committable,
+    DeleteEncoding,
+    LakeSnapshot,
+    LakeStorage,
+    Precondition,
+    Renewal,
+    SupportsChanges,
+    WriteTask,
+)
 from lakeward_testing.scripted_log import Row, ScriptedLog
 
 

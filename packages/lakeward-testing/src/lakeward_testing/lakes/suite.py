@@ -12,14 +12,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import SnapshotId, TableId, new_table_id
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.capabilities import Lack
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsRewrite, SupportsSnapshotNames
+from lakeward.model import (
+    Bucket,
+    Column,
+    Schema,
+    SnapshotId,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import Lack, LakeStorage, SupportsRewrite, SupportsSnapshotNames
 from lakeward_testing.faults import Faults
 from lakeward_testing.scripted_log import Row, ScriptedLog
 

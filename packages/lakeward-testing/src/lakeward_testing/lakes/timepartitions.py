@@ -11,11 +11,8 @@ import pytest
 
 from lakeward.bucketing.pieces import split_partitions
 from lakeward.errors import LakeMismatch
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.spi.capabilities import check_table
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsRewrite
+from lakeward.model import Bucket, to_arrow_schema
+from lakeward.spi import LakeStorage, SupportsRewrite, check_table
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import COLUMNS, LakeSuite, needs, row

@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import InvalidInput, RowNotEncoded
-from lakeward.model.bucket import Bucket
-from lakeward.model.newtable import check_new_table
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.spi.capabilities import Lack
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsRewrite
+from lakeward.model import Bucket, Column, check_new_table, parse_type
+from lakeward.spi import Lack, LakeStorage, SupportsRewrite
 from lakeward_testing.lakes.ddl import EVERY_TYPE
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

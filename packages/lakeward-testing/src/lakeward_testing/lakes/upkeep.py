@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import CommitConflict, LakeTampered, SnapshotGone
-from lakeward.model.ids import SnapshotId, new_round_id
-from lakeward.model.offsets import OffsetMap
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsSnapshotNames
-from lakeward.spi.lakefile import Expired
+from lakeward.model import OffsetMap, SnapshotId, new_round_id
+from lakeward.spi import Expired, LakeStorage, SupportsSnapshotNames
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes.removal import LATER_MS, intent_of, removal_of
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

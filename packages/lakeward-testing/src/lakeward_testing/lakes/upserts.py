@@ -13,15 +13,8 @@ import pytest
 
 from lakeward.changelog.columns import keep_rows, with_change, without_prev
 from lakeward.errors import CommitConflict, ForeignRowsFound, ReplacedRowMissing
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
-from lakeward.model.split import SnapshotSplit
-from lakeward.model.table import TableInfo
-from lakeward.spi.commit import Renewal
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.supports import SupportsChanges, SupportsKeyDeletes
+from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, Bucket, ChangeType, OffsetSet, SnapshotSplit, TableInfo
+from lakeward.spi import LakeStorage, Renewal, SupportsChanges, SupportsKeyDeletes
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, needs, row

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
-from lakeward.model.state import TableState
+from lakeward.model import TableState
 
 _COMMAND = re.compile(r"`(lakeward [^`]+)`")
 

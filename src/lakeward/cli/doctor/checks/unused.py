@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 from lakeward.cli.output import moment
-from lakeward.model.state import TableState
+from lakeward.model import TableState
 from lakeward.protocol.facts import HotFacts
 
 LONG_MS = 30 * 86_400_000

@@ -31,12 +31,18 @@ from lakeward.hot.embedded.kv.snapshot import BucketSnapshots, StoredSnapshot
 from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.model.schema import OFFSET, TIMESTAMP, Schema
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo
-from lakeward.spi.hot import KvSnapshot
+from lakeward.model import (
+    OFFSET,
+    TIMESTAMP,
+    Bucket,
+    BucketFunction,
+    Clock,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    fault_point,
+)
+from lakeward.spi import KvSnapshot
 
 __all__ = ["KvBucket", "KvOptions"]
 

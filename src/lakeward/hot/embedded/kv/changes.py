@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.change import ChangeType
-from lakeward.model.offsetset import Offsets
+from lakeward.model import ChangeType, Offsets
 
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]

@@ -32,8 +32,7 @@ from rocksdict import (
 )
 
 from lakeward.errors import DiskFull, KvFailed, LakewardError
-from lakeward.model.ballast import Ballast
-from lakeward.model.faults import fault_point
+from lakeward.model import Ballast, fault_point
 
 STATE_KEY = b""
 _FIRST_KEY = b"\x00"

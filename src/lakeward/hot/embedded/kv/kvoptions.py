@@ -9,7 +9,7 @@ from datetime import timedelta
 from lakeward.config import Config
 from lakeward.config import options as option
 from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S
-from lakeward.model.table import TableDescriptor
+from lakeward.model import TableDescriptor
 
 
 @dataclass(frozen=True, kw_only=True)

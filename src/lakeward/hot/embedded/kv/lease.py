@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeward.hot.embedded.log.durable import write_whole
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from lakeward.hot.embedded.kv.recovery import BEFORE_LOG, ORIGIN
 from lakeward.hot.embedded.kv.rows import align_rows
 from lakeward.hot.embedded.kv.snapshot import BucketSnapshots
 from lakeward.hot.embedded.log.durable import write_whole
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 
 _DATABASE, _SNAPSHOTS = "db", "snapshots"
 _SAMPLES = 5

@@ -28,10 +28,7 @@ from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_nullable
 from lakeward.hot.embedded.kv.structcodec import binary_of
-from lakeward.model.change import ChangeType
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import Schema
-from lakeward.model.systemcolumns import PREV_OFFSET_FIELD
+from lakeward.model import PREV_OFFSET_FIELD, ChangeType, Offsets, Schema
 
 Read = Callable[[list[bytes]], list[bytes | None]]
 

@@ -16,9 +16,7 @@ from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.put import PutBuilder
 from lakeward.hot.embedded.kv.snapshot import BucketSnapshots, StoredSnapshot
 from lakeward.hot.embedded.log.durable import write_whole
-from lakeward.model.change import ChangeType
-from lakeward.model.faults import fault_point
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, ChangeType, fault_point
 
 ORIGIN = "origin"
 BEFORE_LOG = -1

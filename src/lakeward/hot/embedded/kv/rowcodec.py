@@ -14,11 +14,17 @@ import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.kv.structcodec import StructCodec, heads_of, make_binary, tails_of
-from lakeward.model.arrow import to_arrow_field, to_arrow_schema, to_arrow_type
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import Column, Schema
-from lakeward.model.systemcolumns import SNAPSHOT_FIELDS, TIMESTAMP_COLUMN_TYPE
+from lakeward.model import (
+    SNAPSHOT_FIELDS,
+    TIMESTAMP_COLUMN_TYPE,
+    Column,
+    Offsets,
+    Schema,
+    cast_values,
+    to_arrow_field,
+    to_arrow_schema,
+    to_arrow_type,
+)
 
 HEADER = np.dtype([("offset", "<i8"), ("time", "<i8"), ("schema", "<i2")])
 

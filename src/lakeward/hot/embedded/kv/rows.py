@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.changes import Mask
-from lakeward.model.nestednulls import cast_values, find_nested_null
+from lakeward.model import cast_values, find_nested_null
 
 
 def align_rows(

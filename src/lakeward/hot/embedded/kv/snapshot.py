@@ -19,7 +19,7 @@ from lakeward.errors import SnapshotGone
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.lease import SnapshotLeases
 from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whole
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 
 _META = "snapshot.json"
 _DATABASE = "db"

@@ -39,11 +39,8 @@ from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.logbatch.codec import EncodedBatch, encode_batch
 from lakeward.hot.logbatch.header import MAX_BATCH_BYTES, NO_SEQUENCE, NO_WRITER
-from lakeward.model.ballast import DISK_FULL
-from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.model.schema import Schema
-from lakeward.spi.hot import LogBounds
+from lakeward.model import DISK_FULL, Clock, Schema, fault_point
+from lakeward.spi import LogBounds
 
 
 class BucketLog:

@@ -12,7 +12,7 @@ from lakeward.config.options import Fsync, TimeUnit
 from lakeward.config.tables import check_properties
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES
 from lakeward.hot.logbatch.codec import LogCompression
-from lakeward.model.table import TableDescriptor
+from lakeward.model import TableDescriptor
 
 _DAY_MS = 86_400_000
 

@@ -19,7 +19,7 @@ from lakeward.hot.embedded.log.durable import find_sealed, sync_file, sync_folde
 from lakeward.hot.embedded.log.index import SparseIndex
 from lakeward.hot.embedded.log.manifest import Manifest, RemoteSegment, find_manifest
 from lakeward.hot.embedded.log.segment import INDEX_MAGIC, Segment, index_path, log_path, unpack_index, writers_path
-from lakeward.model.faults import fault_point
+from lakeward.model import fault_point
 
 _COPY_BYTES = 8 << 20
 _KEPT_MANIFESTS = 2

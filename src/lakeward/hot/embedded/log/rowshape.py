@@ -12,11 +12,16 @@ from lakeward.errors import CorruptBatch, InvalidRequest, SchemaChanged
 from lakeward.hot.embedded.log.stored import StoredBatch
 from lakeward.hot.logbatch.codec import decode_change_types, decode_records
 from lakeward.hot.logbatch.header import LogBatchHeader
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.change import ChangeType
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.schema import PREV_OFFSET, Schema
-from lakeward.model.systemcolumns import PREV_OFFSET_FIELD, TIMESTAMP_COLUMN_TYPE, log_fields
+from lakeward.model import (
+    PREV_OFFSET,
+    PREV_OFFSET_FIELD,
+    TIMESTAMP_COLUMN_TYPE,
+    ChangeType,
+    Schema,
+    cast_values,
+    log_fields,
+    to_arrow_schema,
+)
 
 READ_ROWS = 1 << 17
 """Of a stored batch in one piece: the system columns of a record take 32 bytes, so 4 MB. Batches from before rows were

@@ -8,10 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
-from lakeward.model.intent import Intent
-from lakeward.model.ledger import LedgerEntry
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model import DEFAULT_SIDE, Intent, LeaseId, LedgerEntry, RoundId, SideName, SnapshotId, TableId
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -20,7 +17,7 @@ from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, Lease
 from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.version import READ_PLANS_BY_POST, is_older
-from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi import CoordinatorClient
 
 LEDGER_PAGE = 10_000
 

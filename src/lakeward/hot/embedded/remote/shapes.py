@@ -8,10 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.arrow import to_arrow_field, to_arrow_type
-from lakeward.model.schema import Column
-from lakeward.model.systemcolumns import SNAPSHOT_FIELDS, log_fields
-from lakeward.model.table import TableInfo
+from lakeward.model import SNAPSHOT_FIELDS, Column, TableInfo, log_fields, to_arrow_field, to_arrow_type
 from lakeward.protocol.flight import PutKind
 
 

@@ -11,13 +11,11 @@ import pyarrow as pa
 from lakeward.errors import InvalidRequest, ServerUnavailable
 from lakeward.hot.embedded.remote.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model.bucket import Bucket
-from lakeward.model.cut import CutEnds
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Bucket, CutEnds, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest, Read, Ticket, log_ticket
-from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.resume import read_on
+from lakeward.spi import FrozenTable, HotStore, KvSnapshot, LogBounds, read_on
 
 
 class EmbeddedStoreClient(HotStore):

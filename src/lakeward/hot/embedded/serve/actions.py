@@ -10,8 +10,7 @@ from typing import Any
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.serve.tables import find_table
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, TableInfo
 from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import encode
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest

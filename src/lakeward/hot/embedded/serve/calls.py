@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import grpc
 
 from lakeward.hot.embedded.serve.status import CallEnded
-from lakeward.model.background import BackgroundThread
+from lakeward.model import BackgroundThread
 from lakeward.protocol.auth import Token
 
 Send = Callable[[bytes | None], None]

@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.spi.hot import LogBounds
+from lakeward.model import Bucket, TableId
+from lakeward.spi import LogBounds
 
 FORGOTTEN_S = 300.0
 """A subscription asks at least every half minute."""

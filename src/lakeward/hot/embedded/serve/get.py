@@ -23,10 +23,9 @@ from lakeward.hot.embedded.serve.packing import packed
 from lakeward.hot.embedded.serve.status import answering
 from lakeward.hot.embedded.serve.tables import find_planned
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, TableInfo
 from lakeward.protocol.flight import Read, Ticket
-from lakeward.spi.hot import KvSnapshot
+from lakeward.spi import KvSnapshot
 
 LONGEST_WAIT_MS = 30_000
 """A waiting reader holds a server thread; it asks again after this."""

@@ -21,7 +21,7 @@ from lakeward.errors import InvalidConfig, LakewardError
 from lakeward.hot.embedded.serve.calls import CallWatch, FlightCall, Send, peer_of
 from lakeward.hot.embedded.serve.quota import StreamQuotas
 from lakeward.hot.embedded.serve.status import CallEnded, answering, set_status
-from lakeward.model.background import Heartbeat
+from lakeward.model import Heartbeat
 from lakeward.protocol.auth import Token, TokenSet
 
 SERVICE = "/arrow.flight.protocol.FlightService/"

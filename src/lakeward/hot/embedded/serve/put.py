@@ -22,7 +22,7 @@ from lakeward.hot.embedded.serve.flightdata import FlightData, read_batch, read_
 from lakeward.hot.embedded.serve.putcheck import check_put_schema
 from lakeward.hot.embedded.serve.tables import find_planned
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.remote.shapes import check_put, row_schema
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward.protocol.flight import PutCommand, PutKind
 
 

@@ -24,7 +24,7 @@ from lakeward.errors import (
     to_wire,
 )
 from lakeward.hot.embedded.remote.failure import first_line, short
-from lakeward.model.disktrouble import find_disk_trouble
+from lakeward.model import find_disk_trouble
 
 log = logging.getLogger(__name__)
 

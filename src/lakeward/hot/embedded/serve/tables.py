@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from lakeward.errors import TableNotFound
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.ids import TableId
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import TableId, TableInfo
+from lakeward.model.table import TablePath
 
 
 def find_table(store: EmbeddedStore, path: TablePath, table_id: TableId | None) -> TableInfo:

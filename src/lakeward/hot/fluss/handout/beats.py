@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lakeward.hot.fluss.failures import Code
 from lakeward.hot.fluss.handout.epochs import split_epoch
 from lakeward.hot.fluss.wire.messages import Message
-from lakeward.model.ids import Epoch, TableId
+from lakeward.model import Epoch, TableId
 from lakeward.protocol.heartbeat import (
     HeartbeatRequest,
     LeaseVerdict,

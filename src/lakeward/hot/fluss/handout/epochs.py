@@ -10,7 +10,7 @@ the lake's precondition.
 
 from __future__ import annotations
 
-from lakeward.model.ids import Epoch
+from lakeward.model import Epoch
 
 _SHIFT = 32
 

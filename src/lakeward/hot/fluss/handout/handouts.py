@@ -23,11 +23,10 @@ from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import DEFAULT_FRESHNESS_MS, freshness_ms
 from lakeward.hot.fluss.wire.messages import HEARTBEAT, Message
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model.clock import Clock
-from lakeward.model.ids import TableId
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Clock, TableId, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
-from lakeward.spi.lake.supports import SupportsRewrite
+from lakeward.spi import SupportsRewrite
 
 log = logging.getLogger("lakeward.fluss")
 

@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakeward.config.cache import cache_folder
-from lakeward.model.clock import Clock
-from lakeward.model.ids import Epoch, JobName, TableId
+from lakeward.model import Clock, Epoch, JobName, TableId
 
 Held = tuple[TableId, Epoch]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lakeward.model.ids import TableId
+from lakeward.model import TableId
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest
 
 

@@ -20,9 +20,7 @@ from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.lakeoptions import not_tiered
 from lakeward.hot.fluss.wire.messages import Message
-from lakeward.model.clock import Clock
-from lakeward.model.ids import Epoch
-from lakeward.model.table import TableInfo
+from lakeward.model import Clock, Epoch, TableInfo
 
 Beat = Callable[[Message], Message]
 

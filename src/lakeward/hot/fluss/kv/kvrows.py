@@ -19,8 +19,8 @@ import pyarrow as pa
 from lakeward.errors import CorruptBatch
 from lakeward.hot.fluss.kv.kvvalues import NESTED, read_compacted, read_indexed, read_nested
 from lakeward.hot.fluss.kv.rowbatch import log_schema
+from lakeward.model import Column
 from lakeward.model import types as model
-from lakeward.model.schema import Column
 
 _PAD = 32
 """Bytes before and after the rows, so that an eight-byte load never leaves the buffer."""

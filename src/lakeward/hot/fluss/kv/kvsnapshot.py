@@ -26,11 +26,8 @@ from lakeward.hot.fluss.tables import KV_FORMAT_PROPERTY, value_layout
 from lakeward.hot.fluss.wire.messages import ACQUIRE_KV_LEASE, DROP_KV_LEASE, KV_SNAPSHOT, LATEST_KV_SNAPSHOTS, Message
 from lakeward.hot.fluss.wire.remotefiles import copy_file
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
-from lakeward.model.bucket import Bucket
-from lakeward.model.naming import UNNAMED
-from lakeward.model.schema import Column
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import KvSnapshot
+from lakeward.model import UNNAMED, Bucket, Column, TableInfo
+from lakeward.spi import KvSnapshot
 
 CHUNK_ROWS = 32_768
 """Rows decoded at a time: numpy's steps cost the same for one row and for a thousand, and this many stay in the cache.

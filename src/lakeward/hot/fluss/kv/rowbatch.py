@@ -12,11 +12,16 @@ import pyarrow as pa
 
 from lakeward.hot.logbatch.codec import decode_change_types, decode_records
 from lakeward.hot.logbatch.header import LogBatchHeader
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.change import ChangeType
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.schema import Column, Schema
-from lakeward.model.systemcolumns import LOG_FIELDS, SNAPSHOT_FIELDS, TIMESTAMP_COLUMN_TYPE
+from lakeward.model import (
+    LOG_FIELDS,
+    SNAPSHOT_FIELDS,
+    TIMESTAMP_COLUMN_TYPE,
+    ChangeType,
+    Column,
+    Schema,
+    cast_values,
+    to_arrow_schema,
+)
 
 
 def log_schema(columns: Sequence[Column]) -> pa.Schema:

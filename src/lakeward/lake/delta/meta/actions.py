@@ -14,11 +14,8 @@ from urllib.parse import unquote
 
 from lakeward.lake.delta.meta.vector import Vector, vector_id
 from lakeward.lake.tablefiles import plain_path
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
-from lakeward.model.ids import SnapshotId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.model import BUCKET, OFFSET, PARTITION_SEPARATOR, Bucket, OffsetRange, SnapshotId
+from lakeward.spi import OFFSETS_KEY
 
 DOMAIN = "lakeward"
 """Of our `domainMetadata`: what our newest commit says of itself, in every checkpoint, whoever writes it."""

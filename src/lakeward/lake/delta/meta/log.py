@@ -19,7 +19,7 @@ from lakeward.lake.delta.meta.actions import Action, DeltaTableState, LogEntry
 from lakeward.lake.delta.meta.checkpoint import read_checkpoint, write_checkpoint
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.lake.warehouse import missing_table
-from lakeward.model.ids import SnapshotId
+from lakeward.model import SnapshotId
 
 LOG_FOLDER = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.json")

@@ -16,7 +16,7 @@ import pyroaring
 from lakeward.errors import LakeTampered
 from lakeward.lake.metadatabounds import positions_in
 from lakeward.lake.tablefiles import TableFiles, plain_path, sync
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import OffsetSet
 
 _MAGIC = struct.pack("<I", 1681511377)
 _VERSION = b"\x01"

@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import map_leaves, to_arrow_field
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.sqltype import parse_type
-from lakeward.model.systemcolumns import LAKE_FIELDS
-from lakeward.model.types import (
+from lakeward.model import (
+    BUCKET,
+    LAKE_FIELDS,
+    OFFSET,
+    TIMESTAMP,
     ArrayType,
+    Column,
     DataType,
     DecimalType,
     MapType,
@@ -28,9 +29,13 @@ from lakeward.model.types import (
     RowType,
     TimestampLtzType,
     TimestampType,
+    TypeVisitor,
+    map_leaves,
+    parse_type,
+    parts,
+    spell,
+    to_arrow_field,
 )
-from lakeward.model.typetable import spell
-from lakeward.model.typevisitor import TypeVisitor, parts
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS = (
     "_hoodie_commit_time",

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakeward.lake.hudi.meta.columns import encode_columns, to_avro_schema
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model import BUCKET, OFFSET, TableDescriptor
+from lakeward.model.table import TablePath
 
 COLUMNS_KEY, PRIMARY_KEY = "lakeward.columns", "lakeward.primary-key"
 METADATA_KEYS: Final = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")

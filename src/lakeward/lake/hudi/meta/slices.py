@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from lakeward.lake.hudi.meta.properties import parse_partition_path
 from lakeward.lake.hudi.meta.timeline import HudiTimeline
-from lakeward.model.bucket import Bucket, partition_name
-from lakeward.model.ids import RoundId
-from lakeward.spi.lakefile import StoredFile
+from lakeward.model import Bucket, RoundId, partition_name
+from lakeward.spi import StoredFile
 
 FOLDER = ".hoodie"
 _BASE = re.compile(r"^([^_.][^_]*)_([^_]+)_(\d{17})\.parquet$")

@@ -20,8 +20,7 @@ from lakeward.lake.hudi.meta.tablelock import OWN_FOLDER, locked
 from lakeward.lake.hudi.meta.timeline import HISTORY, HudiInstant, HudiTimeline
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import missing_table
-from lakeward.model.ids import RoundId
-from lakeward.model.schema import Column
+from lakeward.model import Column, RoundId
 
 
 class HudiTable:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from lakeward.errors import LakeUnavailable
 from lakeward.lake.hudi.meta.slices import FOLDER
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.model.faults import fault_point
+from lakeward.model import fault_point
 
 OWN_FOLDER = ".lakeward"
 _OWNER = "lakeward"

@@ -19,7 +19,7 @@ from lakeward.errors import LakeTampered, LakeUnavailable, SnapshotGone
 from lakeward.lake.hudi.meta.avro import read_container
 from lakeward.lake.hudi.meta.history import load_completions
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.ids import SnapshotId
+from lakeward.model import SnapshotId
 
 DATA_ACTIONS = ("commit", "deltacommit", "replacecommit")
 """Actions that make a snapshot: compactions complete as commit, clusterings as replacecommit."""

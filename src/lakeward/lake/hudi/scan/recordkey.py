@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakeward.bucketing.javatext import TEXT_OF
 from lakeward.bucketing.values import KeyColumn
-from lakeward.model.types import BooleanType, DataType, DateType, TimeType
+from lakeward.model import BooleanType, DataType, DateType, TimeType
 
 _NULL, _EMPTY = "__null__", "__empty__"
 

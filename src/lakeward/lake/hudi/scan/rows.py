@@ -22,9 +22,7 @@ from lakeward.lake.hudi.meta.columns import RECORD_KEY
 from lakeward.lake.hudi.meta.slices import GroupId, HudiFile
 from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, LOG_FILE_BYTES, PARQUET_ROWS, read_blocks
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.nestednulls import cast_values
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, OffsetRange, cast_values
 
 BATCH_ROWS = 65_536
 _CACHED = 16_384

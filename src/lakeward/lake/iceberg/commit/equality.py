@@ -19,8 +19,7 @@ from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import WrittenFile
 from lakeward.lake.iceberg.meta.types import FIELD_ID, to_arrow_field
 from lakeward.lake.iceberg.scan.deletefilter import matching_rows
-from lakeward.model.decimals import cast_column
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model import Offsets, OffsetSet, cast_column
 
 BATCH_ROWS = 262_144
 

@@ -20,10 +20,8 @@ from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.movedrows import MovedRows, find_inserted
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import OFFSET
-from lakeward.spi.commit import Renewal
+from lakeward.model import OFFSET, Bucket, Offsets
+from lakeward.spi import Renewal
 
 Moved = Mapping[Bucket | None, MovedRows]
 

@@ -14,8 +14,7 @@ from lakeward.lake.iceberg.meta.ancestry import Reconciled
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model.ids import SnapshotId
-from lakeward.model.round import LakeBase
+from lakeward.model import LakeBase, SnapshotId
 
 
 class GroundHistory(Protocol):

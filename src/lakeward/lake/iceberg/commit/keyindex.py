@@ -29,9 +29,7 @@ from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.kept import Kept
-from lakeward.model.bucket import Bucket
-from lakeward.model.decimals import cast_column
-from lakeward.model.offsetset import Offsets
+from lakeward.model import Bucket, Offsets, cast_column
 
 KeyCodes = npt.NDArray[Any]
 """A key as one value: itself where it is one number, else 16 bytes."""

@@ -16,7 +16,7 @@ from lakeward.lake.iceberg.commit.equality import find_same_round, key_ids
 from lakeward.lake.iceberg.commit.resolve import Candidate, Hit
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.partition import partition_record
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 
 
 def data_candidates(table: Table, results: Sequence[WriteResult]) -> list[Candidate]:

@@ -23,13 +23,8 @@ from lakeward.lake.iceberg.meta.manifests import (
 )
 from lakeward.lake.iceberg.meta.summary import INLINE_LIMIT, summary_of
 from lakeward.lake.iceberg.meta.version import find_next_row_id, table_version
-from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import TableInfo
-from lakeward.spi.flussoffsets import encode_fluss_offsets, find_partitions
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, OWN_OFFSETS_KEY, ROUND_KEY
+from lakeward.model import Clock, OffsetMap, RoundId, TableInfo, fault_point
+from lakeward.spi import OFFSETS_KEY, OWN_OFFSETS_KEY, ROUND_KEY, encode_fluss_offsets, find_partitions
 
 LIVE_IDS = 2**62
 """Ids of rounds' snapshots are at most this number, those of live snapshots, which no catalog ever names, above it."""

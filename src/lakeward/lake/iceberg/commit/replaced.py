@@ -23,9 +23,8 @@ from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, first_row_id
 from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteGroup, RewriteResult
+from lakeward.model import Offsets, OffsetSet
+from lakeward.spi import LakeFile, RewriteGroup, RewriteResult
 
 _MERGED_BELOW = 4
 

@@ -25,9 +25,9 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.lake.iceberg.meta.summary import summary_of
-from lakeward.model.ids import RoundId
+from lakeward.model import RoundId
 from lakeward.protocol.packed import Packed
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.spi import TAG
 
 FOR_EVER_MS = 2**63 - 1
 """A tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""

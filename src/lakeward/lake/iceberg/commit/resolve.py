@@ -15,8 +15,7 @@ from pyiceberg.manifest import DataFile
 
 from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader, positions_of
 from lakeward.lake.iceberg.scan.files import IndexedFile
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model import Bucket, Offsets, OffsetSet
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,7 @@ from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.meta.manifests import FileKey, file_key
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import GONE_PARTITION, TableInfo
+from lakeward.model import GONE_PARTITION, Bucket, OffsetMap, TableInfo
 
 
 @dataclass(frozen=True)

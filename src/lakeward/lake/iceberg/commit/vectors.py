@@ -26,7 +26,7 @@ from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, LiveDeletes
 from lakeward.lake.kept import Kept
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model import Offsets, OffsetSet
 
 
 @dataclass(frozen=True)

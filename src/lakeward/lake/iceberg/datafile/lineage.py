@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakeward.spi.lakefile import LakeFile
+from lakeward.spi import LakeFile
 
 ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)
 UPDATED = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)

@@ -19,8 +19,7 @@ from pyiceberg.manifest import DataFile
 from lakeward.errors import IncompatibleVersion, InvalidRequest
 from lakeward.lake.iceberg.meta.location import cache_path, is_ours
 from lakeward.lake.kept import Kept
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.versioned import pack, unpack
+from lakeward.model import Offsets, OffsetSet, pack, unpack
 
 _KIND, _VERSION = "iceberg-offsets", 1
 _DENSE = 64

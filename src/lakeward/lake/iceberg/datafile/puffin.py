@@ -15,8 +15,7 @@ from pyroaring import BitMap64
 
 from lakeward.errors import LakeTampered
 from lakeward.lake.metadatabounds import positions_in
-from lakeward.model.naming import UNNAMED
-from lakeward.model.offsetset import Offsets
+from lakeward.model import UNNAMED, Offsets
 
 _PUFFIN_MAGIC = b"PFA1"
 _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"

@@ -14,8 +14,7 @@ from pyiceberg.typedef import Record
 from lakeward.lake.iceberg.datafile.offsetcache import decode_offsets
 from lakeward.lake.iceberg.meta.manifests import LAYOUT
 from lakeward.lake.ranks import RankTable
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetSet
 from lakeward.protocol.packed import Packed
 
 Counts = dict[int, int]

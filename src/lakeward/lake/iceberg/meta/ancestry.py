@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, UNCOUNTED, SummaryReader, summary_of
-from lakeward.spi.snapshotkeys import TAG
+from lakeward.spi import TAG
 
 SameRows = Callable[[Snapshot, Snapshot], bool]
 

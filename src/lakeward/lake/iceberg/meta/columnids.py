@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema as LakeSchema
 from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.lake.iceberg.meta.types import spell_type, to_iceberg_type
-from lakeward.model.schema import Schema
+from lakeward.model import Schema
 
 COLUMN_IDS = "lakeward.column-ids"
 SCHEMA_ID = "lakeward.schema-id"

@@ -22,11 +22,10 @@ from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths
 from lakeward.lake.iceberg.meta.ownstorage import open_catalog, without_code
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
 from lakeward.lake.iceberg.meta.vended import TABLE_MARK, VendedFileIO, VendedStorage, is_vended
-from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.table import TableInfo, TablePath
+from lakeward.model import Clock, SystemClock, TableInfo
+from lakeward.model.table import TablePath
 from lakeward.protocol.token import TokenSource
-from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lakeplugin import without_secrets
+from lakeward.spi import DeleteEncoding, without_secrets
 
 NAME_OPTION = "name"
 TIMEOUT_OPTION = "request-timeout-s"

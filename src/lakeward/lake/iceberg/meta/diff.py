@@ -15,8 +15,8 @@ from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.mapping import VERSION_KEY, lake_order, lake_properties, lake_schema, lake_spec
 from lakeward.lake.iceberg.meta.types import spell_field
 from lakeward.lake.iceberg.meta.version import VERSIONS
-from lakeward.model.table import TableDescriptor, TableInfo
-from lakeward.spi.flussoffsets import is_of_fluss
+from lakeward.model import TableDescriptor, TableInfo
+from lakeward.spi import is_of_fluss
 
 
 def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str]:

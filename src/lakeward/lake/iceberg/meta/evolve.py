@@ -20,9 +20,7 @@ from lakeward.errors import InvalidAlter, LakeMismatch
 from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.iceberg.meta.columnids import find_field_ids, find_past_field, recorded_ids, spell_field_ids
 from lakeward.lake.iceberg.meta.types import spell_type, to_iceberg_type
-from lakeward.model.schema import Column
-from lakeward.model.schemachange import refuse_type
-from lakeward.model.table import TableInfo
+from lakeward.model import Column, TableInfo, refuse_type
 
 _WIDER = {("int", "long"), ("float", "double")}
 

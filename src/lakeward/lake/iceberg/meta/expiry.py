@@ -20,9 +20,8 @@ from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.kept import Kept
-from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, OWN_OFFSETS_KEY, TAG
+from lakeward.model import ExpiringSnapshot, SnapshotId
+from lakeward.spi import OFFSETS_KEY, OWN_OFFSETS_KEY, TAG
 
 AGE_KEY = "history.expire.max-snapshot-age-ms"
 

@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTErr
 from requests.exceptions import RequestException
 
 from lakeward.errors import LakeTableGone, LakeUnavailable
-from lakeward.model.naming import of_table
+from lakeward.model import of_table
 
 OUTSIDE = (OSError, RESTError, RequestException, pa.ArrowException)
 """Catalog or storage did not do what was asked; `requests` errors are `OSError`s too. Beside these:

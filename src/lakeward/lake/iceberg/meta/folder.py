@@ -9,7 +9,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakeward.lake.iceberg.meta.location import CACHE_SUFFIX, canonical
-from lakeward.spi.lakefile import StoredFile
+from lakeward.spi import StoredFile
 
 
 def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:

@@ -11,10 +11,7 @@ from lakeward.lake.iceberg.meta.columnids import find_field_ids
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.foreign import to_model_type
 from lakeward.lake.iceberg.meta.types import spell_type
-from lakeward.model.schema import SYSTEM_COLUMNS, Column
-from lakeward.model.schemachange import FIRST, ColumnChanges
-from lakeward.model.table import TableInfo
-from lakeward.model.types import DataType
+from lakeward.model import FIRST, SYSTEM_COLUMNS, Column, ColumnChanges, DataType, TableInfo
 
 
 def plan_followed(table: TableInfo, before: TableMetadata, after: TableMetadata) -> ColumnChanges:

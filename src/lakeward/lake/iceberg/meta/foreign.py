@@ -20,13 +20,10 @@ from lakeward.errors import InvalidTable, LakeTampered, UnsupportedType
 from lakeward.lake.iceberg.meta.partition import unit_of
 from lakeward.lake.iceberg.meta.types import PRIMITIVES, spell_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
+from lakeward.model import Column, PartitionKey, Schema, SnapshotId, TableDescriptor, plain_types
 from lakeward.model import types as model
-from lakeward.model.ids import SnapshotId
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TablePath
-from lakeward.model.typetable import plain_types
-from lakeward.spi.lakefile import AdoptedRows
+from lakeward.model.table import TablePath
+from lakeward.spi import AdoptedRows
 
 ADOPTED = "lakeward.adopted"
 ADOPTED_TAG = "lakeward-adopted"

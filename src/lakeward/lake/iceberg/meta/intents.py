@@ -17,12 +17,9 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.location import metadata_folder
 from lakeward.lake.iceberg.meta.ownpaths import check_path
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.table import TableInfo
+from lakeward.model import Intent, IntentState, RoundId, TableId, TableInfo
 from lakeward.protocol.codec import decode, encode
-from lakeward.spi.intents import IntentStore
-from lakeward.spi.snapshotkeys import ROUND_KEY
+from lakeward.spi import ROUND_KEY, IntentStore
 
 PREFIX = "lakeward-intent-"
 

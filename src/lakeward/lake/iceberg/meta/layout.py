@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, TimestamptzType
 
 from lakeward.lake.core.columns import SYSTEM
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model import BUCKET, OFFSET, TIMESTAMP
 
 _BUCKET = NestedField(2147480001, BUCKET, IntegerType(), required=False)
 _OFFSET = NestedField(2147480002, OFFSET, LongType(), required=False)

@@ -13,9 +13,8 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.folder import list_folder
 from lakeward.lake.iceberg.meta.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of
-from lakeward.model.ids import TableId
-from lakeward.model.table import TableInfo
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY
+from lakeward.model import TableId, TableInfo
+from lakeward.spi import TABLE_ID_KEY
 
 _SUFFIX = ".metadata.json"
 

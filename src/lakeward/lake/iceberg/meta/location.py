@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from urllib.parse import urlparse
 
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId
-from lakeward.model.split import SnapshotSplit, Split
+from lakeward.model import Bucket, RoundId, SnapshotSplit, Split
 
 OURS = "lw-"
 LIVE = "live-"

@@ -27,11 +27,18 @@ from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.partitionvalue import check_partition_keys
-from lakeward.model.naming import UNNAMED
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
-from lakeward.spi.flussoffsets import is_of_fluss
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    UNNAMED,
+    BucketFunction,
+    PartitionKey,
+    PartitionUnit,
+    TableDescriptor,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."

@@ -18,9 +18,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransfo
 from pyiceberg.typedef import Record
 
 from lakeward.errors import InvalidRequest, InvalidTable
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.schema import BUCKET
+from lakeward.model import BUCKET, PARTITION_SEPARATOR, Bucket, PartitionKey, PartitionUnit, partition_values
 
 _EPOCH = datetime.date(1970, 1, 1)
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from lakeward.config import options
 from lakeward.errors import InvalidTable
 from lakeward.lake.iceberg.meta.version import VERSIONS, Version
-from lakeward.model.table import TableDescriptor, TablePath
-from lakeward.model.types import BinaryType, DataType, TimeType
-from lakeward.model.typevisitor import leaves
+from lakeward.model import BinaryType, DataType, TableDescriptor, TimeType, leaves
+from lakeward.model.table import TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

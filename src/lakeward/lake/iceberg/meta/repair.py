@@ -17,8 +17,7 @@ from lakeward.lake.iceberg.meta.columnids import find_past_field, recorded_ids
 from lakeward.lake.iceberg.meta.diff import spell_spec
 from lakeward.lake.iceberg.meta.mapping import lake_schema, lake_spec
 from lakeward.lake.iceberg.meta.types import spell_type
-from lakeward.model.schema import BUCKET
-from lakeward.model.table import TableDescriptor
+from lakeward.model import BUCKET, TableDescriptor
 
 
 @dataclass(frozen=True, kw_only=True)

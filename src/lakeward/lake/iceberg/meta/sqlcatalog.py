@@ -50,8 +50,7 @@ from lakeward.lake.iceberg.meta.ownpaths import (
 )
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, PATH_PROPERTIES, check_properties
 from lakeward.lake.iceberg.meta.version import metadata_json, to_version_3
-from lakeward.model.clock import SystemClock
-from lakeward.model.faults import fault_point
+from lakeward.model import SystemClock, fault_point
 
 _KEPT, _KEPT_BYTES = 256, 32 << 20
 """Parsed metadata of so many tables, and of so much JSON; each holds every retained snapshot of its table."""

@@ -14,17 +14,18 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest, LakePathRefused, LakeTampered
 from lakeward.lake.iceberg.meta.ownpaths import offsets_storage
-from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, table_id_in
-from lakeward.spi.lakefile import LakeTotals
-from lakeward.spi.snapshotkeys import (
+from lakeward.model import OffsetMap, SnapshotId, TableId
+from lakeward.spi import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
     OWN_OFFSETS_KEY,
     ROWS_KEY,
     TABLE_ID_KEY,
+    FlussPartitions,
+    LakeTotals,
+    decode_fluss_offsets,
+    table_id_in,
 )
 
 INLINE_LIMIT = 16 * 1024

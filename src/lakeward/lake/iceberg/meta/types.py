@@ -14,9 +14,8 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
 from lakeward.errors import UnsupportedType
+from lakeward.model import TypeVisitor, spell
 from lakeward.model import types as model
-from lakeward.model.typetable import spell
-from lakeward.model.typevisitor import TypeVisitor
 
 FIELD_ID = b"PARQUET:field_id"
 

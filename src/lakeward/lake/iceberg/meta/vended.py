@@ -16,7 +16,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 from pyiceberg.typedef import Properties
 
 from lakeward.config.secrets import looks_secret
-from lakeward.model.clock import Clock
+from lakeward.model import Clock
 
 TABLE_MARK = "lakeward.vended-for"
 """Among storage properties that travel: the table whose catalog hands out credentials for it."""

@@ -18,10 +18,8 @@ from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.types import FIELD_ID
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.lake.kept import Kept
-from lakeward.model.decimals import cast_column
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.spi.lakefile import LakeFile
+from lakeward.model import OFFSET, Offsets, OffsetSet, cast_column
+from lakeward.spi import LakeFile
 
 Mask = npt.NDArray[np.bool_]
 _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda by_file: sum(map(len, by_file.values())))

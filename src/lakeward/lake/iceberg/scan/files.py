@@ -21,9 +21,7 @@ from lakeward.lake.iceberg.meta.layout import find_bucket_number, with_address
 from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
 from lakeward.lake.kept import Kept
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet
 
 _KEPT_FILES = 200_000
 

@@ -16,8 +16,8 @@ from lakeward.lake.iceberg.meta.foreign import ADOPTED
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.files import IndexedFile
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
-from lakeward.spi.snapshotkeys import COMMIT_USER, COMMIT_USER_KEY
+from lakeward.model import PARTITION_SEPARATOR, Bucket
+from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY
 
 _NAME = re.compile(r"/(\d{5,})-\d+-[0-9a-f-]{36}(-\d{5,})?\.[a-z]+$")
 """Iceberg's own names of files begin with the number of the writer's task, which is the bucket's here."""

@@ -11,8 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lakeward.lake.iceberg.meta.types import FIELD_ID
-from lakeward.model.decimals import cast_column
-from lakeward.model.nestednulls import cast_values
+from lakeward.model import cast_column, cast_values
 
 _FEW_ROWS = 8_192
 

@@ -26,10 +26,7 @@ from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.readahead import read_ahead
 from lakeward.lake.satisfiable import filter_columns
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import TableInfo
+from lakeward.model import BUCKET, OFFSET, Bucket, OffsetSet, TableInfo
 
 _BATCH_ROWS = 65_536
 

@@ -25,9 +25,8 @@ from lakeward.lake.iceberg.meta.types import PATH_ID
 from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
 from lakeward.lake.iceberg.scan.flinkfiles import count_offsets
 from lakeward.lake.kept import Kept
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.spi.lakefile import LakeDelete, LakeFile
+from lakeward.model import Bucket, OffsetRange
+from lakeward.spi import LakeDelete, LakeFile
 
 _REFERENCED, _CONTENT_OFFSET, _CONTENT_SIZE = 17, 18, 19
 """Positions of version 3's fields in PyIceberg's DataFile record."""

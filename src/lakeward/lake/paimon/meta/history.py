@@ -23,11 +23,8 @@ from lakeward.errors import (
 from lakeward.lake.allowedpaths import AllowedFiles
 from lakeward.lake.s3files import files_of
 from lakeward.lake.tablefiles import TableFiles, plain_path
-from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import TableInfo
-from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, find_partitions, table_id_in
-from lakeward.spi.snapshotkeys import (
+from lakeward.model import OffsetMap, SnapshotId, TableId, TableInfo
+from lakeward.spi import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
@@ -35,6 +32,10 @@ from lakeward.spi.snapshotkeys import (
     REWRITE_KEY,
     TABLE_ID_KEY,
     TAG,
+    FlussPartitions,
+    decode_fluss_offsets,
+    find_partitions,
+    table_id_in,
 )
 
 _NAME = re.compile(r"^snapshot-(\d+)$")

@@ -10,12 +10,9 @@ from dataclasses import replace
 
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, mark_path
-from lakeward.model.ids import RoundId, TableId
-from lakeward.model.intent import Intent, IntentState
-from lakeward.model.table import TableInfo
+from lakeward.model import Intent, IntentState, RoundId, TableId, TableInfo
 from lakeward.protocol.codec import decode, encode
-from lakeward.spi.intents import IntentStore
-from lakeward.spi.snapshotkeys import ROUND_KEY
+from lakeward.spi import ROUND_KEY, IntentStore
 
 _PREFIX = "intent-"
 

@@ -14,8 +14,7 @@ import re
 from typing import Any
 
 from lakeward.lake.core.columns import SYSTEM
-from lakeward.model.ids import RoundId
-from lakeward.model.offsets import OffsetRange
+from lakeward.model import OffsetRange, RoundId
 
 _ADDRESS = re.compile(r"-lw-.+-b(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+\.[a-z]+$")
 

@@ -20,9 +20,7 @@ from lakeward.lake.paimon.meta.layout import find_address, is_clean
 from lakeward.lake.paimon.meta.vectors import load_vectors
 from lakeward.lake.s3files import allowed_of
 from lakeward.lake.tablefiles import plain_path
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model import BUCKET, OFFSET, PARTITION_SEPARATOR, Bucket, OffsetRange
 
 ADD, DELETE = 0, 1
 UNAWARE = "-1"

@@ -16,13 +16,21 @@ from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidTable, LakeSchemaBroken, UnsupportedType
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.partitionvalue import check_partition_keys
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    UNNAMED,
+    Column,
+    TableDescriptor,
+    TableInfo,
+    TypeVisitor,
+    leaves,
+    spell,
+)
 from lakeward.model import types as model
-from lakeward.model.naming import UNNAMED
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.typetable import spell
-from lakeward.model.typevisitor import TypeVisitor, leaves
-from lakeward.spi.flussoffsets import is_of_fluss
+from lakeward.model.table import TablePath
+from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
 SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) WITH LOCAL TIME ZONE"))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 SEQUENCE, KIND = "_SEQUENCE_NUMBER", "_VALUE_KIND"
 _FILE = "_FILE"

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakeward.lake.paimon.datafile import read_file, read_schema
 from lakeward.lake.paimon.meta.manifests import Entry
 from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key, without_deletes
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 YOUNG_ROWS = 1 << 20
 """Of a bucket, at most: they are held in memory."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lakeward.lake.paimon.meta.manifests import Entry
-from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
-from lakeward.model.offsets import OffsetRange
+from lakeward.model import PARTITION_SEPARATOR, Bucket, OffsetRange
 
 
 def place_files(entries: Sequence[Entry], bucket_count: int, committed: Mapping[Bucket, int] | None) -> list[Entry]:

@@ -15,13 +15,20 @@ from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.types import Int32Type, Int64Type, StringType
+from lakeward.model import (
+    Bucket,
+    ChangeType,
+    Column,
+    Int32Type,
+    Int64Type,
+    Schema,
+    StringType,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    to_arrow_schema,
+)
+from lakeward.model.table import TablePath
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.hots.changelog import MemoryChangelogLog
 

@@ -12,8 +12,7 @@ from lakeward.config import Config
 from lakeward.errors import InvalidRows, OutOfSequence
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.model.schema import Column
-from lakeward.model.types import Int32Type, StringType
+from lakeward.model import Column, Int32Type, StringType
 
 Row = dict[str, Any]
 

@@ -15,9 +15,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec
 from lakeward.hot.embedded.kv.structcodec import StructCodec, make_binary
-from lakeward.model.arrow import to_arrow_type
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, Schema, parse_type, to_arrow_type
 
 NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 123000)
 VALUES: dict[str, list[Any]] = {

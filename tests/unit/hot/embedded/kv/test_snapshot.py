@@ -9,8 +9,7 @@ import pytest
 
 from lakeward.errors import InvalidRequest, KvFailed, SchemaChanged, SnapshotGone
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
-from lakeward.model.schema import Column
-from lakeward.model.types import StringType
+from lakeward.model import Column, StringType
 from lakeward_testing.faults import Faults
 
 

@@ -12,11 +12,7 @@ import pytest
 from lakeward.errors import DiskFull, InvalidRequest, InvalidRows, SchemaChanged
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableInfo
+from lakeward.model import Bucket, ChangeType, Column, TableInfo, parse_type
 from tests.unit.hot.embedded.yard import B0, Yard
 
 

@@ -15,10 +15,7 @@ from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import READ_ROWS
 from lakeward.hot.embedded.log.segment import index_path, list_bases
 from lakeward.hot.embedded.store import MAX_PUT_ROWS, EmbeddedStore
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.change import ChangeType
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
-from lakeward.model.table import TableInfo
+from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, ChangeType, TableInfo, to_arrow_schema
 from lakeward_testing.faults import Faults
 from lakeward_testing.waiting import wait_until
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows

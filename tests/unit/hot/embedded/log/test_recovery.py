@@ -18,7 +18,7 @@ from lakeward.hot.embedded.log.listed import find_listed, list_path
 from lakeward.hot.embedded.log.segment import list_bases, log_path, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows, table_folder
 

@@ -15,7 +15,7 @@ from lakeward.hot.embedded.log.remote import RemoteLog, RemoteTier
 from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.log.segment import Segment, list_bases
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.table import TableInfo
+from lakeward.model import TableInfo
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, StubGuard, Yard, read, rows
 

@@ -11,7 +11,7 @@ from lakeward.errors import InvalidRequest, OutOfSequence, WriterForgotten
 from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
 from lakeward.hot.embedded.log.writers import BUSY_WRITER_MS, KEPT, REMEMBERED, WriterTable
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import MAX_UNDER_WAY
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 

@@ -24,14 +24,12 @@ from lakeward.hot.embedded.serve.grpcserver import TlsPair
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Schema
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, new_table_id
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
-from lakeward.spi.hot import KvSnapshot
+from lakeward.spi import KvSnapshot
 
 
 @dataclass(frozen=True)

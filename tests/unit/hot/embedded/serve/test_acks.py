@@ -11,7 +11,7 @@ import pytest
 from lakeward.errors import BucketStopped, InvalidRows
 from lakeward.hot.embedded.log.appended import Appended
 from lakeward.hot.embedded.serve.acks import UNDER_WAY
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import PutKind
 
 from .standin import Served, serving

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from lakeward.hot.embedded.serve import consumers
 from lakeward.hot.embedded.serve.consumers import Consumers, count_reached
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.spi.hot import LogBounds
+from lakeward.model import Bucket, TableId
+from lakeward.spi import LogBounds
 
 A, B = Bucket("", 0), Bucket("", 1)
 BOUNDS = {A: LogBounds(start=10, end=30), B: LogBounds(start=0, end=5)}

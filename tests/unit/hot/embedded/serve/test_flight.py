@@ -29,7 +29,7 @@ from lakeward.hot.embedded.remote.failure import LONGEST_TEXT, from_flight
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.putcheck import check_put_schema
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import (
     PutCommand,
     PutKind,

@@ -13,7 +13,7 @@ from lakeward.errors import LakewardError, Overloaded, QuotaExceeded
 from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.quota import WriterQuotas
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 from tests.unit.hot.embedded.serve.standin import Served, serving
 

@@ -8,7 +8,7 @@ import pytest
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
 from lakeward.hot.embedded.serve import actions
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest
 from tests.unit.hot.embedded.serve.standin import Served, serving
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lakeward.errors import SplitFailed, to_wire
 from lakeward.hot.fluss.handout.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
 from lakeward.hot.fluss.handout.epochs import join_epoch, split_epoch
-from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
-from lakeward.model.round import RoundResult
+from lakeward.model import InstanceId, JobName, RoundId, RoundResult, TableId
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished, TableInWork, Verdict
 
 EPOCH = join_epoch(3, 5)

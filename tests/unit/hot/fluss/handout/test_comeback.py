@@ -15,7 +15,7 @@ from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import ALTER_DATABASE, HEARTBEAT, METADATA, decode
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
+from lakeward.model import InstanceId, JobName, RoundId, TableId
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed
 from lakeward_testing.clock import ManualClock
 from tests.unit.hot.fluss.scripted_server import Call, ScriptedServer, scripted

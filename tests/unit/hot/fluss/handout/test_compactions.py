@@ -10,9 +10,7 @@ from lakeward.errors import SplitFailed, to_wire
 from lakeward.hot.fluss.handout.beats import beat_entry, beat_message, read_verdicts
 from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS, QUIET_S, Compactions
 from lakeward.hot.fluss.handout.epochs import join_epoch
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.round import RoundResult
-from lakeward.model.side import COMPACT, TIER
+from lakeward.model import COMPACT, TIER, Epoch, InstanceId, JobName, RoundId, RoundResult, SnapshotId, TableId
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished, TableInWork, Verdict
 
 T = TableId("7")

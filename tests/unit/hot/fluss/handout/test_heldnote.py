@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.heldnote import OLDEST_MS, TOUCH_S, Held, HeldNote
-from lakeward.model.ids import JobName, TableId
+from lakeward.model import JobName, TableId
 from lakeward_testing.clock import ManualClock
 
 JOB = JobName("mine")

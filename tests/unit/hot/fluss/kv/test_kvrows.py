@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from lakeward.errors import CorruptBatch
 from lakeward.hot.fluss.kv.kvrows import decode_rows, schema_ids, without_tags
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, parse_type
 
 EPOCH = dt.datetime(1970, 1, 1)
 MILLISECOND = dt.timedelta(milliseconds=1)

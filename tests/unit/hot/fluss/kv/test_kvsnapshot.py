@@ -12,12 +12,9 @@ from rocksdict import Options, Rdict
 from lakeward.hot.fluss.kv.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.tables import VALUE_LAYOUT
 from lakeward.hot.fluss.wire.servers import LogBucket
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.hot import KvSnapshot
+from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, parse_type
+from lakeward.model.table import TablePath
+from lakeward.spi import KvSnapshot
 from tests.unit.hot.fluss.kv.test_kvrows import TAGGED
 
 COLUMNS = tuple(

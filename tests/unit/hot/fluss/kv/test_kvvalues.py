@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.hot.fluss.kv.kvrows import INDEXED, decode_rows
+from lakeward.model import Column, parse_type
 from lakeward.model import types as model
-from lakeward.model.schema import Column
-from lakeward.model.sqltype import parse_type
 from tests.unit.hot.fluss.kv.test_kvrows import EPOCH, MILLISECOND, big, sized, varint
 
 FIXED = {

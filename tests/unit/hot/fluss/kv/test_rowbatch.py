@@ -6,8 +6,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakeward.hot.fluss.kv.rowbatch import BatchShaper
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
+from lakeward.model import Column, Schema, parse_type
 
 
 def test_nulls_below_a_null_row_are_no_values() -> None:

@@ -17,7 +17,7 @@ from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import FETCH_LOG, METADATA, SCAN_KV, TABLE_SCHEMA
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.hot.logbatch.header import pack_inner
-from lakeward.model.bucket import Bucket
+from lakeward.model import Bucket
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 from tests.unit.hot.fluss.test_moves import TABLE
 

@@ -18,9 +18,8 @@ from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.scan.files import _INDEX
 from lakeward.lake.iceberg.scan.snapshotfiles import _PLANS
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.model import RoundId, SnapshotId
+from lakeward.spi import CommitProperties, LakeSnapshot, Precondition
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.scripted_log import ScriptedLog

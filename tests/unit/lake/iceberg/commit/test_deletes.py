@@ -22,7 +22,7 @@ from lakeward.errors import LakeTampered
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter, Keeper, matching_rows
 from lakeward.lake.iceberg.scan.files import IndexedFile
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, _applies
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import OffsetSet
 
 SCHEMA = Schema(NestedField(1, "k", LongType()))
 

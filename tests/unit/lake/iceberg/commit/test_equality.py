@@ -13,13 +13,16 @@ import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
-from lakeward.spi.commit import CommitProperties
-from lakeward.spi.flussoffsets import decode_fluss_offsets, encode_fluss_offsets
-from lakeward.spi.lake.supports import SupportsKeyDeletes
-from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, OWN_OFFSETS_KEY
+from lakeward.model import FLUSS_PARTITIONS, Bucket, OffsetMap, TableInfo
+from lakeward.spi import (
+    COMMIT_USER_KEY,
+    OFFSETS_KEY,
+    OWN_OFFSETS_KEY,
+    CommitProperties,
+    SupportsKeyDeletes,
+    decode_fluss_offsets,
+    encode_fluss_offsets,
+)
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.scripted_log import ScriptedLog

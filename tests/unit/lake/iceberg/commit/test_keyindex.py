@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from lakeward.lake.iceberg.commit.keyindex import encode_keys, find_among, index_keys
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
-from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
+from lakeward.model import FLUSS_PARTITIONS, Bucket, BucketFunction, TableId
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward_testing.scripted_log import ScriptedLog

@@ -25,11 +25,7 @@ from lakeward.lake.iceberg.datafile.offsetcache import (
 )
 from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.location import cache_path, canonical, data_name, round_prefix
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_round_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.split import LogSplit
+from lakeward.model import Bucket, LogSplit, OffsetRange, OffsetSet, new_round_id
 
 offset_sets = st.sets(st.integers(0, 2**40) | st.integers(0, 300), max_size=60).map(sorted)
 

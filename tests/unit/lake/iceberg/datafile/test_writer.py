@@ -17,14 +17,20 @@ from pyiceberg.types import PrimitiveType
 from lakeward.errors import InvalidConfig, LakeSchemaBroken
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_round_id, new_table_id
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import Column, Schema
-from lakeward.model.split import LogSplit
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake.writer import WriteTask
+from lakeward.model import (
+    Bucket,
+    Column,
+    LogSplit,
+    OffsetRange,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    new_round_id,
+    new_table_id,
+    parse_type,
+)
+from lakeward.model.table import TablePath
+from lakeward.spi import WriteTask
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 

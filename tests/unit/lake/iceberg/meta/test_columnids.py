@@ -7,10 +7,8 @@ from pathlib import Path
 
 from lakeward.lake.iceberg.meta.columnids import COLUMN_IDS, find_field_ids
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.ids import new_table_id
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
+from lakeward.model.table import TablePath
 from tests.kit.iceberg.folder import folder_lake
 
 

@@ -20,10 +20,10 @@ from lakeward.errors import CommitConflict, FaultInjected, SnapshotGone
 from lakeward.lake.iceberg.meta import expiry, manifests
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.ids import SnapshotId, new_round_id
+from lakeward.model import SnapshotId, new_round_id
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi import CommitProperties, Precondition
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from lakeward_testing.icebergforeign import IcebergForeignEngine

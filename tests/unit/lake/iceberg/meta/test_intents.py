@@ -9,16 +9,9 @@ from pathlib import Path
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.orphans import OrphanOptions
-from lakeward.model.clock import SystemClock
-from lakeward.model.ids import NO_EPOCH, RoundId
-from lakeward.model.intent import IntentState
-from lakeward.model.round import RoundResult
-from lakeward.model.side import SideName
-from lakeward.model.table import TableInfo
+from lakeward.model import NO_EPOCH, IntentState, RoundId, RoundResult, SideName, SystemClock, TableInfo
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.plugins import PluginCache
+from lakeward.spi import CoordinatorClient, HotPlugin, HotStore, PluginCache
 from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.lakes.removal import intent_of

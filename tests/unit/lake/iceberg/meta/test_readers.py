@@ -10,8 +10,8 @@ import pytest
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidTable
 from lakeward.lake.iceberg.meta.readers import READERS, check_version, choose_version
-from lakeward.model.schema import Schema
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
+from lakeward.model import BucketFunction, Schema, TableDescriptor
+from lakeward.model.table import TablePath
 
 PATH = TablePath.parse("db.t")
 

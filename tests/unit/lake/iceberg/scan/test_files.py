@@ -9,8 +9,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 
 from lakeward.lake.iceberg.meta.manifests import LAYOUT
 from lakeward.lake.iceberg.scan.files import IndexedFile, ManifestFiles
-from lakeward.model.bucket import Bucket
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model import Bucket, OffsetSet
 
 BUCKETS = st.builds(Bucket, st.just(""), st.integers(0, 2))
 BOUNDS = st.tuples(st.integers(-1, 30), st.integers(0, 8)).map(lambda pair: (pair[0], sum(pair)))

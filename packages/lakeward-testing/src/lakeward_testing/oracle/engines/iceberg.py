@@ -182,7 +182,7 @@ class IcebergEngines(Engines):
         return keys
 
     def _roll_back(self, target: Target, chance: Random) -> None:
-        from lakeward.model.ids import SnapshotId
+        from lakeward.model import SnapshotId
 
         engine = self._engine(target)
         table = engine.load()
