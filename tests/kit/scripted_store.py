@@ -30,6 +30,7 @@ class _Stored:
 
     log: ScriptedLog
     batches: dict[Bucket, list[tuple[int, int, int]]] = field(default_factory=dict)
+    starts: dict[Bucket, int] = field(default_factory=dict)
 
 
 class ScriptedHotStore(HotStore):
@@ -64,6 +65,10 @@ class ScriptedHotStore(HotStore):
         log = self._stored(table.path).log
         log.skip(bucket, end - log.end(bucket))
 
+    def expire(self, table: TableInfo, bucket: Bucket, start: int) -> None:
+        """The log no longer says that it holds what is below `start`."""
+        self._stored(table.path).starts[bucket] = start
+
     # ---- HotStore ----------------------------------------------------------------------------------------------------
     def load_table(self, path: TablePath) -> TableInfo:
         return self._stored(path).log.table
@@ -72,9 +77,10 @@ class ScriptedHotStore(HotStore):
         return list(self._tables)
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
-        log = self._stored(table.path).log
+        stored = self._stored(table.path)
+        log = stored.log
         fixed = [] if table.descriptor.is_partitioned else [Bucket("", n) for n in range(table.descriptor.bucket_count)]
-        return {b: self._bounds(log, b) for b in sorted({*fixed, *log.ends()})}
+        return {b: self._bounds(stored, b) for b in sorted({*fixed, *log.ends()})}
 
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
@@ -125,9 +131,9 @@ class ScriptedHotStore(HotStore):
         if stop > start:
             stored.batches.setdefault(bucket, []).append((start, stop, stored.log.table.schema.schema_id))
 
-    def _bounds(self, log: ScriptedLog, bucket: Bucket) -> LogBounds:
-        end = log.end(bucket)
-        return LogBounds(start=0, end=end, end_at_ms=FIRST_AT_MS + end if end else 0, bytes_per_row=32.0)
+    def _bounds(self, stored: _Stored, bucket: Bucket) -> LogBounds:
+        end, start = stored.log.end(bucket), stored.starts.get(bucket, 0)
+        return LogBounds(start=start, end=end, end_at_ms=FIRST_AT_MS + end if end else 0, bytes_per_row=32.0)
 
 
 def _project(batch: pa.RecordBatch, table: TableInfo, columns: Sequence[str] | None) -> pa.RecordBatch:

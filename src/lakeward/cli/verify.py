@@ -194,7 +194,7 @@ def print_certificate(certificate: Certificate) -> None:
         f"gaps {totals['gaps']}, duplicates {totals['duplicates']}, altered {totals['altered']}"
     )
     if certificate.deep:
-        print(f"  {sum(b.compared for b in certificate.buckets):,} rows compared value by value with the hot store")
+        print(f"  {certificate.compared:,} rows compared value by value with the hot store")
     print_rows(
         ("  bucket", "range", "rows"),
         [(f"  {b.bucket}", str(b.range), b.rows) for b in certificate.buckets],

@@ -86,6 +86,9 @@ class Certificate:
     only_counted: int = 0
     """Rows of a table whose buckets could not be checked: their number is right, and nothing more is known."""
 
+    by_value: int = 0
+    """Rows of such a table that were compared with the hot store, wherever they lie in the lake."""
+
     @property
     def all_findings(self) -> tuple[Finding, ...]:
         return (*self.findings, *(f for b in self.buckets for f in b.findings))
@@ -96,7 +99,8 @@ class Certificate:
             return CertificateVerdict.BROKEN
         if not self.beyond:
             return CertificateVerdict.HOLDS
-        return CertificateVerdict.PARTLY_CHECKED if self.buckets else CertificateVerdict.NOT_CHECKED
+        is_checked = self.buckets or self.by_value
+        return CertificateVerdict.PARTLY_CHECKED if is_checked else CertificateVerdict.NOT_CHECKED
 
     @property
     def holds(self) -> bool:
@@ -112,7 +116,12 @@ class Certificate:
 
     @property
     def rows(self) -> int:
-        return self.only_counted + sum(b.rows for b in self.buckets)
+        return self.only_counted + self.by_value + sum(b.rows for b in self.buckets)
+
+    @property
+    def compared(self) -> int:
+        """Rows whose values were compared with the hot store."""
+        return self.by_value + sum(b.compared for b in self.buckets)
 
     def count(self, *kinds: FindingKind) -> int:
         return sum(f.count for f in self.all_findings if f.kind in kinds)

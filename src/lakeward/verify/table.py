@@ -42,6 +42,7 @@ from lakeward.verify.ledger import (
     removed_snapshots,
 )
 from lakeward.verify.task import BucketTask
+from lakeward.verify.unordered import compare_unordered
 
 Grouped = Mapping[Bucket, Sequence[LedgerEntry]]
 BucketRunner = Callable[[Sequence[BucketTask]], Iterable[BucketReport]]
@@ -193,6 +194,7 @@ def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[C
         notes=tuple(_notes(ground, retained)),
         side=ground.opened.request.side,
         only_counted=work.only_counted,
+        by_value=work.by_value,
     )
 
 
@@ -229,11 +231,13 @@ class _Work:
     findings: Sequence[Finding] = ()
     beyond: Sequence[str] = ()
     only_counted: int = 0
+    by_value: int = 0
 
 
 def _plan_work(ground: _Ground) -> _Work:
     """A bucket is checked up to where the ledger or the lake says it was committed, whichever is higher; one that only
-    the lake's files name, up to nothing. Beside them what rows of no bucket tell, and which rows were only counted."""
+    the lake's files name, up to nothing. Beside them what rows of no bucket tell, and which rows were
+    compared as a whole or only counted."""
     if ground.snapshot_id is None or ground.opened.pinned is None:
         return _Work()
     table, depth = ground.hot_table, ground.depth
@@ -275,7 +279,7 @@ def _plan_work(ground: _Ground) -> _Work:
 
 def _count_all(ground: _Ground, tasks: Sequence[BucketTask], unplaced: Sequence[LakeFile]) -> _Work:
     """A log table whose rows do not say their offsets, after another engine rewrote files of it: its rows are counted
-    as a whole."""
+    as a whole, and in depth compared by their values."""
     assert ground.snapshot_id is not None
     assert ground.opened.pinned is not None
     adopted = ground.opened.pinned.adopted
@@ -284,15 +288,36 @@ def _count_all(ground: _Ground, tasks: Sequence[BucketTask], unplaced: Sequence[
         rows = sum(b.num_rows for b in ground.opened.pinned.scan(ground.snapshot_id, columns=[OFFSET]))
     except LakeError as error:
         return _Work(findings=[Finding(kind=FindingKind.UNREADABLE, words=str(error))])
+    if rows != expected:
+        kind = FindingKind.MISSING if rows < expected else FindingKind.STRAY
+        words = f"{rows} rows are in the lake where {expected} should be"
+        files = tuple(f.path for f in unplaced)[:SHOWN]
+        finding = Finding(kind=kind, words=words, count=abs(rows - expected), files=files)
+        return _Work(findings=[finding], beyond=[_only_counted(rows, unplaced)], only_counted=rows)
+    if not ground.depth.values:
+        return _Work(beyond=[_only_counted(rows, unplaced)], only_counted=rows)
+    return _compare_all(ground, tasks, rows, unplaced)
+
+
+def _only_counted(rows: int, unplaced: Sequence[LakeFile]) -> str:
     why = f"another engine wrote {len(unplaced)} of its files, and rows of this lake table do not store their offsets"
-    note = f"{rows:,} rows, which were counted and not compared ({why})"
-    if rows == expected:
-        return _Work(beyond=[note], only_counted=rows)
-    kind = FindingKind.MISSING if rows < expected else FindingKind.STRAY
-    words = f"{rows} rows are in the lake where {expected} should be"
-    files = tuple(f.path for f in unplaced)[:SHOWN]
-    finding = Finding(kind=kind, words=words, count=abs(rows - expected), files=files)
-    return _Work(findings=[finding], beyond=[note], only_counted=rows)
+    return f"{rows:,} rows, which were counted and not compared ({why})"
+
+
+def _compare_all(ground: _Ground, tasks: Sequence[BucketTask], rows: int, unplaced: Sequence[LakeFile]) -> _Work:
+    """Each row of the log must be in the lake with its values, wherever it lies there. The count is right already."""
+    assert ground.snapshot_id is not None
+    assert ground.opened.pinned is not None
+    try:
+        done = compare_unordered(tasks, ground.opened.hot, ground.opened.pinned, ground.snapshot_id, rows)
+    except LakeError as error:
+        return _Work(findings=[Finding(kind=FindingKind.UNREADABLE, words=str(error))])
+    if rows and not done.compared:
+        return _Work(beyond=[_only_counted(rows, unplaced)], only_counted=rows)
+    beyond = [] if done.compared == rows else [f"values of {rows - done.compared:,} rows: the log does not hold them"]
+    words = f"{done.missing} rows of the log are not in the lake with these values"
+    findings = [Finding(kind=FindingKind.ALTERED, words=words, count=done.missing)] if done.missing else []
+    return _Work(findings=findings, beyond=beyond, only_counted=rows - done.compared, by_value=done.compared)
 
 
 def _count_adopted(ground: _Ground, adopted: AdoptedRows) -> tuple[list[Finding], list[str]]:

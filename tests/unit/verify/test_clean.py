@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log table whose lake table has no system columns: compared by offset, and counted where others rewrote files."""
+"""A log table whose lake table has no system columns: compared by offset, or by value where another
+engine rewrote files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lakeward.hot.fluss.lakehistory import read_ledger
@@ -70,8 +72,8 @@ class Plugin(HotPlugin):
     def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         return "iceberg", {}
 
-    def verify(self) -> Certificate:
-        return verify_table(self, self.log.table.path, deep=True, open_storage=lambda _plan: self.lake)
+    def verify(self, *, deep: bool = True) -> Certificate:
+        return verify_table(self, self.log.table.path, deep=deep, open_storage=lambda _plan: self.lake)
 
 
 @pytest.fixture
@@ -90,16 +92,48 @@ def test_every_row_is_compared_by_its_offset(plugin: Plugin) -> None:
     assert [(b.rows, b.compared) for b in certificate.buckets] == [(10, 10), (2, 2)]
 
 
+def rewrite(plugin: Plugin, rows: pa.Table) -> None:
+    """As another engine does it: its files do not record which offsets they hold."""
+    plugin.lake.connection.load(plugin.log.table.path).overwrite(rows)
+
+
+def read_lake(plugin: Plugin) -> pa.Table:
+    return plugin.lake.connection.load(plugin.log.table.path).scan().to_arrow()
+
+
+def test_rows_are_compared_by_value_after_a_foreign_rewrite(plugin: Plugin) -> None:
+    rewrite(plugin, read_lake(plugin).sort_by([("id", "descending")]))
+    certificate = plugin.verify()
+    assert (certificate.verdict, certificate.buckets) == (CertificateVerdict.HOLDS, ())
+    assert (certificate.rows, certificate.compared, certificate.only_counted) == (12, 12, 0)
+
+
+def test_an_altered_row_of_a_foreign_rewrite_is_found(plugin: Plugin) -> None:
+    rows = read_lake(plugin)
+    names = ["other" if n == 7 else v for n, v in zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True)]
+    rewrite(plugin, rows.set_column(rows.column_names.index("name"), rows.field("name"), pa.array(names)))
+    certificate = plugin.verify()
+    assert [(f.kind, f.count) for f in certificate.findings] == [(FindingKind.ALTERED, 1)]
+    assert (certificate.verdict, certificate.is_failure) == (CertificateVerdict.BROKEN, True)
+
+
+def test_values_that_the_log_no_longer_holds_are_not_checked(plugin: Plugin) -> None:
+    rewrite(plugin, read_lake(plugin))
+    plugin.store().expire(plugin.log.table, B0, 4)
+    certificate = plugin.verify()
+    assert (certificate.verdict, certificate.compared) == (CertificateVerdict.PARTLY_CHECKED, 8)
+    assert certificate.beyond == ("values of 4 rows: the log does not hold them",)
+
+
 @pytest.mark.parametrize(
     ("gone", "verdict"), [("id = 7", CertificateVerdict.BROKEN), ("id = 99", CertificateVerdict.NOT_CHECKED)]
 )
 def test_rows_that_are_only_counted_after_a_foreign_rewrite_are_not_said_to_hold(
     plugin: Plugin, gone: str, verdict: CertificateVerdict
 ) -> None:
-    table = plugin.lake.connection.load(plugin.log.table.path)
-    rows = table.scan(row_filter=f"not ({gone})").to_arrow()
-    table.overwrite(rows)
-    certificate = plugin.verify()
+    rows = plugin.lake.connection.load(plugin.log.table.path).scan(row_filter=f"not ({gone})").to_arrow()
+    rewrite(plugin, rows)
+    certificate = plugin.verify(deep=False)
     assert (certificate.verdict, certificate.holds, certificate.is_failure) == (verdict, False, True)
     assert certificate.buckets == ()
     assert certificate.rows == rows.num_rows
