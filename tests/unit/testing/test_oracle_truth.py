@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from lakeward_testing.oracle.columns import FEWEST, MOST, Alteration, AlterationKind, PlayColumns
 from lakeward_testing.oracle.truth import Expected, Truth
 
 ROWS: list[dict[str, Any]] = [
@@ -45,3 +47,36 @@ def test_what_a_writer_did_not_know_stays() -> None:
     truth.append([{"r": 1}, {"r": 2}])
     truth.forget([2, 3])
     assert (truth.events, truth.deleted_events) == ([{"r": 1}], 1)
+
+
+def test_a_column_that_a_reader_does_not_show_is_a_difference() -> None:
+    shown = [{"k": row["k"], "v": None} for row in ROWS]
+    assert Expected([{**row, "m": None} for row in ROWS], NAMES).difference(shown) == "rows without the columns m"
+
+
+def test_columns_are_compared_by_today_s_names() -> None:
+    columns = PlayColumns(["INT", "STRING", "FLOAT", "INT", "DATE"])
+    for change in (
+        Alteration(kind=AlterationKind.RENAME, column="c0", new="c9"),
+        Alteration(kind=AlterationKind.DROP, column="c1"),
+        Alteration(kind=AlterationKind.ADD, column="c0", new="BYTES"),
+        Alteration(kind=AlterationKind.WIDEN, column="c9", new="BIGINT"),
+    ):
+        columns.apply(change)
+    assert columns.by_name == {"c9": "BIGINT", "c2": "FLOAT", "c3": "INT", "c4": "DATE", "c0": "BYTES"}
+    assert columns.first["c0"] == "INT"
+    rows = [{"c0": 1, "c1": "dropped", "c5": b"x"}]
+    expected = Expected(rows, list(columns.names.values()), list(columns.names))
+    assert not expected.difference([{"c9": 1, "c2": None, "c3": None, "c4": None, "c0": b"x"}])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_drawn_alteration_is_made_only_after_it_was_applied(seed: int) -> None:
+    chance, columns = Random(seed), PlayColumns(["INT", "STRING", "FLOAT", "TINYINT", "DATE"])
+    for _ in range(30):
+        change = columns.draw(chance, ["INT", "BYTES"], adds_only=seed % 4 == 0)
+        if change is not None:
+            assert not change.is_made(columns.by_name), change
+            columns.apply(change)
+            assert change.is_made(columns.by_name), change
+            assert FEWEST <= len(columns.names) <= MOST

@@ -31,10 +31,11 @@ WEIGHTS = {
     "let_others_rewrite": 4,
     "let_others_insert": 2,
     "let_others_change": 3,
+    "let_others_alter": 2,
     "let_others_break_the_schema": 1,
     "let_others_drop_the_table": 1,
     "rebuild_lake": 1,
-    "add_column": 1,
+    "alter": 2,
     "change_the_round_limit": 2,
     "stop_at_a_step": 4,
     "make_a_zombie": 1,
@@ -100,8 +101,12 @@ class Play:
     def _write_by_an_old_handle(self, chance: Random) -> None:
         self.tables.write(chance, by_old_handle=True)
 
-    def _add_column(self, chance: Random) -> None:
-        self.tables.add_column(chance)
+    def _alter(self, chance: Random) -> None:
+        path = chance.choice(self.tables.paths)
+        change = self.tables.draw_alteration(path, chance, adds_only=self._engines.adds_columns_only)
+        if change is not None:
+            self._note(f"{path}: {change}")
+            self.tables.alter(path, change)
 
     def _compare_lake(self, chance: Random) -> None:
         for path in self.tables.paths:
@@ -216,6 +221,26 @@ class Play:
             self._go_on_meanwhile(path, chance)
             self._take_the_way_out(path, chance)
         self._compare_lake(chance)
+
+    def _let_others_alter(self, chance: Random) -> None:
+        """ALTER TABLE by the server's catalog is the table's own. One that fails may have changed the lake alone: the
+        way out is to repeat the change."""
+        path = chance.choice(self.tables.paths)
+        change = self.tables.draw_alteration(path, chance, adds_only=False) if self._engines.alters else None
+        if change is None:
+            return
+        name = chance.choice(list(self._engines.alters))
+        try:
+            self._engines.alters[name](self.tables.target(path), change)
+        except self._engines.hurt as error:
+            self._note(f"{name}, {path}: {change} failed ({str(error)[:120]}): ours")
+        else:
+            self._note(f"{name}, {path}: {change}")
+            self.deeds[f"{name} alters: {change.kind}"] += 1
+            if not self._ask(self.tables.is_altered, path, change):
+                raise Different(f"{path} did not follow {name}: {change}")
+        self.tables.alter(path, change)
+        self.tables.write(chance, by_old_handle=chance.random() < 0.5)
 
     def _let_others_break_the_schema(self, chance: Random) -> None:
         path = chance.choice(self.tables.paths)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 from lakeward.client import Client
 from lakeward.client.table import Table
 from lakeward.errors import LakewardError
+from lakeward_testing.oracle.columns import Alteration, PlayColumns
 from lakeward_testing.oracle.engines.base import Engines, Target
 from lakeward_testing.oracle.truth import Expected, Key, Row, Truth
 from lakeward_testing.oracle.values import TYPES, maybe
 
-MOST_ADDED, MOST_PARTITIONS, KEYS = 3, 8, 60
+MOST_PARTITIONS, KEYS = 8, 60
 ODD_TEXTS = ("", "__empty__", "null", "a,k:1", "a,z:1", "ü b/c", "x=1&y", "p0")
 """Values of a key column in a table without partitions."""
 
@@ -40,7 +41,8 @@ class PlayTables:
         types = [t for t in TYPES if not t.startswith(tuple(self.engines.no_types))]
         drawn = chance.sample(types, chance.randint(6, 10))
         self.types = types
-        self.columns = {f"c{n}": kind for n, kind in enumerate(drawn)}
+        self.drawn = drawn
+        self.columns = {path: PlayColumns(drawn) for path in self.paths}
         self.partitioned = chance.random() < 0.5
         self.places = ["p0"] if self.partitioned else [text for text in ODD_TEXTS if text not in self.engines.no_keys]
         self._next_row = 0
@@ -49,7 +51,7 @@ class PlayTables:
     def _create(self, path: str) -> Table:
         is_pk, chance = path == self.pk, self.chance
         key = "k BIGINT NOT NULL" if is_pk else "r BIGINT NOT NULL"
-        listed = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+        listed = ", ".join(f"{name} {kind}" for name, kind in self.columns[path].by_name.items())
         return self.client.create_table(
             path,
             f"p STRING NOT NULL, {key}, must INT NOT NULL, {listed}",
@@ -62,20 +64,20 @@ class PlayTables:
 
     def words(self) -> str:
         place = "partitioned" if self.partitioned else "no partitions"
-        return f"{place}, {len(self.columns)} columns: {', '.join(self.columns.values())}"
+        return f"{place}, {len(self.drawn)} columns: {', '.join(self.drawn)}"
 
     def target(self, path: str) -> Target:
         return Target(
             path=path,
             is_pk=path == self.pk,
             is_partitioned=self.partitioned,
-            column="c0",
-            types=tuple(self.columns.values()),
+            columns=self.columns[path].by_name,
         )
 
     def expected(self, path: str) -> Expected:
         rows = list(self.truth.state.values()) if path == self.pk else self.truth.events
-        return Expected(rows, ["p", "k" if path == self.pk else "r", "must", *self.columns])
+        fixed = ("p", "k" if path == self.pk else "r", "must")
+        return Expected(rows, [*fixed, *self.columns[path].names.values()], [*fixed, *self.columns[path].names])
 
     # ---- writes ----------------------------------------------------------------------------------------------------
     def write(self, chance: Random, *, by_old_handle: bool = False) -> None:
@@ -93,10 +95,12 @@ class PlayTables:
         """Each key once for a call, only some of the columns now and then. An upsert whose answer was lost is repeated:
         it says the same."""
         keys = sorted({self._key(chance) for _ in range(_many(chance))})
-        known = self._known(table)
-        names = chance.sample(known, 2) if chance.random() < 0.25 else known
-        rows = [self._row(chance, {"p": p, "k": k}, names) for p, k in keys]
-        _until_done(lambda: table.upsert(rows, ["p", "k", "must", *names]))
+        names = self._names(table, self.pk)
+        columns = chance.sample(sorted(names), 2) if chance.random() < 0.25 else list(names)
+        is_old = table is self.old[self.pk]
+        rows = [self._row(chance, {"p": p, "k": k}, self.pk, columns, is_old=is_old) for p, k in keys]
+        listed = ["p", "k", "must", *(names[column] for column in columns)]
+        _until_done(lambda: table.upsert(_named(rows, names), listed))
         self.truth.upsert(rows)
 
     def _delete(self, table: Table, keys: Sequence[Key]) -> None:
@@ -105,37 +109,44 @@ class PlayTables:
 
     def _append(self, table: Table, chance: Random) -> None:
         """An append whose answer was lost may be there in part: the table itself says which rows."""
-        known = self._known(table)
-        rows = [
-            self._row(chance, {"p": self._key(chance)[0], "r": self._number()}, known) for _ in range(_many(chance))
-        ]
+        names = self._names(table, self.log)
+        keys = [{"p": self._key(chance)[0], "r": self._number()} for _ in range(_many(chance))]
+        is_old = table is self.old[self.log]
+        rows = [self._row(chance, key, self.log, list(names), is_old=is_old) for key in keys]
         try:
-            table.append(rows)
+            table.append(_named(rows, names))
         except LakewardError:
             present = _until_done(lambda: self.client.read(self.log, columns=["r"]).to_table())
             numbers = set(present["r"].to_pylist())
             rows = [row for row in rows if row["r"] in numbers]
         self.truth.append(rows)
 
-    def add_column(self, chance: Random) -> None:
-        if len(self.columns) < 10 + MOST_ADDED:
-            name, kind = f"c{len(self.columns)}", chance.choice(self.types)
-            for path in self.paths:
-                _until_done(self._add, path, name, kind)
-            self.columns[name] = kind
+    # ---- columns ---------------------------------------------------------------------------------------------------
+    def draw_alteration(self, path: str, chance: Random, *, adds_only: bool) -> Alteration | None:
+        return self.columns[path].draw(chance, self.types, adds_only=adds_only)
 
-    def _add(self, path: str, name: str, kind: str) -> object:
-        """The answer of an earlier try may have been lost."""
-        if name in self.client.show_table(path).schema.names:
-            return None
-        return self.client.alter_table(path, add_columns=f"{name} {kind}")
+    def alter(self, path: str, change: Alteration) -> None:
+        """By our own client. The answer of an earlier try may have been lost: the table says whether it was made."""
+        _until_done(self._alter, path, change)
+        self.columns[path].apply(change)
+
+    def _alter(self, path: str, change: Alteration) -> None:
+        if not self.is_altered(path, change):
+            self.client.alter_table(path, **change.arguments)
+
+    def is_altered(self, path: str, change: Alteration) -> bool:
+        schema = self.client.show_table(path).schema
+        return change.is_made({column.name: str(column.type) for column in schema.columns})
 
     # ---- parts -----------------------------------------------------------------------------------------------------
-    def _known(self, table: Table) -> list[str]:
-        return [name for name in table.info.schema.names if name in self.columns]
+    def _names(self, table: Table, path: str) -> dict[str, str]:
+        """Column -> its name in this handle's schema. An old handle has the first names."""
+        names = {c: c for c in self.columns[path].first} if table is self.old[path] else self.columns[path].names
+        return {column: name for column, name in names.items() if name in table.info.schema.names}
 
-    def _row(self, chance: Random, key: Row, names: Sequence[str]) -> Row:
-        values: dict[str, Any] = {name: maybe(TYPES[self.columns[name]], chance) for name in names}
+    def _row(self, chance: Random, key: Row, path: str, columns: Sequence[str], *, is_old: bool) -> Row:
+        kinds = {**self.columns[path].kinds, **(self.columns[path].first if is_old else {})}
+        values: dict[str, Any] = {c: maybe(TYPES[kinds[c]], chance) for c in columns}
         return {**key, "must": chance.randrange(1_000), **values}
 
     def _key(self, chance: Random) -> Key:
@@ -146,6 +157,11 @@ class PlayTables:
     def _number(self) -> int:
         self._next_row += 1
         return self._next_row
+
+
+def _named(rows: Iterable[Row], names: Mapping[str, str]) -> list[Row]:
+    """As a writer calls the columns."""
+    return [{names.get(column, column): value for column, value in row.items()} for row in rows]
 
 
 def _many(chance: Random) -> int:

@@ -43,31 +43,36 @@ class Truth:
 
 
 class Expected:
-    """Rows that every reader must show, spelled once for all readers."""
+    """Rows that every reader must show, spelled once for all readers. `columns`: what the truth calls the columns that
+    readers show as `names`."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> None:
-        self.names = tuple(names)
-        self._rows = self._spell(rows)
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], names: Sequence[str], columns: Sequence[str] | None = None
+    ) -> None:
+        self.names, self._columns = tuple(names), tuple(names if columns is None else columns)
+        self._rows = Counter(tuple(spelled(row.get(c)) for c in self._columns) for row in rows)
 
     def __len__(self) -> int:
         return self._rows.total()
 
     def of(self, rows: Iterable[Mapping[str, Any]]) -> Expected:
         """Other rows of the same table."""
-        return Expected(rows, self.names)
+        return Expected(rows, self.names, self._columns)
 
     def difference(self, shown: Iterable[Mapping[str, Any]]) -> str:
-        """Empty when both are the same rows, each as often; else the first rows that are missing or too many."""
-        have = self._spell(shown)
+        """Empty when both are the same rows, each as often; else the columns that a row lacks, or the first rows that
+        are missing or too many."""
+        rows = list(shown)
+        lacking = sorted({name for row in rows for name in self.names if name not in row})
+        if lacking:
+            return f"rows without the columns {', '.join(lacking)}"
+        have = Counter(tuple(spelled(row[n]) for n in self.names) for row in rows)
         parts = [
             f"{difference.total()} rows {what}, as {count} x {dict(zip(self.names, row, strict=True))}"
             for what, difference in (("missing", self._rows - have), ("too many", have - self._rows))
             for row, count in sorted(difference.items(), key=str)[:2]
         ]
         return "\n".join(parts)
-
-    def _spell(self, rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
-        return Counter(tuple(spelled(row.get(n)) for n in self.names) for row in rows)
 
 
 def difference(expected: Iterable[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeward_testing.oracle.columns import Alteration
+
 Read = Callable[[str], pa.Table]
 """The rows of a table, by its path `database.table`."""
 
@@ -52,10 +54,13 @@ class Target:
     path: str
     is_pk: bool
     is_partitioned: bool
-    column: str
-    """A column that is no key."""
+    columns: Mapping[str, str]
+    """Name -> type, without the key and the system columns."""
 
-    types: Sequence[str]
+    @property
+    def column(self) -> str:
+        """A column that is no key."""
+        return next(iter(self.columns))
 
     @property
     def number(self) -> str:
@@ -65,6 +70,8 @@ class Target:
 
 Act = Callable[[Target, Random], Sequence[Any] | None]
 """A deletion gives the keys of the rows that are gone."""
+
+Alter = Callable[[Target, Alteration], None]
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,9 @@ class Engines:
     no_keys: Sequence[str] = ()
     """Texts that the format refuses as values of a key column."""
 
+    adds_columns_only = True
+    """Whether ALTER TABLE of a table with this lake adds columns and does nothing else."""
+
     can_restore = True
     """Whether a dropped lake table can be put back; else it is made empty and resynced."""
 
@@ -98,6 +108,8 @@ class Engines:
         self.url, self.warehouse = url, warehouse
         self.read: dict[str, Read] = {}
         self.deeds: list[Deed] = []
+        self.alters: dict[str, Alter] = {}
+        """Engine -> its ALTER TABLE through the server, which changes the table itself."""
 
     def properties(self, chance: Random) -> dict[str, str]:
         """Of new tables: eager expiry, so that minutes meet what takes days."""
@@ -105,7 +117,7 @@ class Engines:
         return {f"{self.format}.{key}": value for key, value in expiry.items()}
 
     def can_read(self, reader: str, target: Target) -> bool:
-        return not any(kind.startswith(tuple(self.cannot_show.get(reader, ()))) for kind in target.types)
+        return not any(kind.startswith(tuple(self.cannot_show.get(reader, ()))) for kind in target.columns.values())
 
     def add(self, effect: Effect, *, flat: bool = False, **acts: Act) -> None:
         self.deeds += [Deed(name.replace("_", " "), effect, act, flat) for name, act in acts.items()]

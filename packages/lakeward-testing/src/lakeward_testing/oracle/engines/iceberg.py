@@ -16,8 +16,13 @@ from pyiceberg.exceptions import CommitFailedException, RESTError
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
+from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
+from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.model.sqltype import parse_type
 from lakeward_testing.chaos.tables import Meddler
+from lakeward_testing.oracle.columns import Alteration, AlterationKind
 from lakeward_testing.oracle.engines.base import (
+    FAR,
     Effect,
     Engines,
     Target,
@@ -33,6 +38,7 @@ from lakeward_testing.oracle.engines.base import (
 
 class IcebergEngines(Engines):
     format = "iceberg"
+    adds_columns_only = False
     versions = ("2", "3")
     """Of the table format, drawn for each table."""
 
@@ -55,7 +61,7 @@ class IcebergEngines(Engines):
             PyIceberg_expires=self._expire,
             PyIceberg_commits_nothing=self._touch,
         )
-        self.add(Effect.INSERTS, PyIceberg_appends=self._append)
+        self.add(Effect.INSERTS, PyIceberg_appends=self._append, DuckDB_appends=self._append_duckdb)
         self.add(
             Effect.DELETES,
             PyIceberg_deletes=self._delete,
@@ -64,8 +70,11 @@ class IcebergEngines(Engines):
         self.add(Effect.ALTERS, PyIceberg_overwrites=self._overwrite)
         self.add(Effect.ROLLS_BACK, somebody_rolls_back=self._roll_back)
         self.add(
-            Effect.BREAKS_SCHEMA, PyIceberg_renames_a_column=self._rename, PyIceberg_drops_a_column=self._drop_column
+            Effect.BREAKS_SCHEMA,
+            somebody_renames_a_column_past_the_server=self._rename,
+            somebody_drops_a_column_past_the_server=self._drop_column,
         )
+        self.alters["PyIceberg"] = self._alter
         self.add(Effect.DROPS, somebody_drops_the_table=self._drop)
 
     def properties(self, chance: Random) -> dict[str, str]:
@@ -170,16 +179,24 @@ class IcebergEngines(Engines):
             table.overwrite(some.set_column(place, field, pa.nulls(some.num_rows, field.type)))
 
     def _delete_duckdb(self, target: Target, chance: Random) -> list[Any]:
+        keys = some_keys(self._pyiceberg(target.path), target.number, chance)
+        self._run_duckdb("DELETE FROM", f"lake.{target.path}", "WHERE", f"{target.number} IN ({listed(keys)})")
+        return keys
+
+    def _append_duckdb(self, target: Target, chance: Random) -> None:
+        names = self._load(target.path).schema().column_names
+        columns = ", ".join(f'"{n}" + {FAR}' if n == "__offset" else f'"{n}"' for n in names)
+        table = f"lake.{target.path}"
+        self._run_duckdb("INSERT INTO", table, "SELECT", columns, "FROM", table, f"LIMIT {chance.randint(1, 20)}")
+
+    def _run_duckdb(self, *words: str) -> None:
         import duckdb
 
-        keys = some_keys(self._pyiceberg(target.path), target.number, chance)
         try:
             with self._attached().cursor() as cursor:
-                condition = f"{target.number} IN ({listed(keys)})"
-                cursor.execute(" ".join(("DELETE FROM", f"lake.{target.path}", "WHERE", condition)))
+                cursor.execute(" ".join(words))
         except duckdb.Error as error:
             raise ValueError(str(error)) from error
-        return keys
 
     def _roll_back(self, target: Target, chance: Random) -> None:
         from lakeward.model import SnapshotId
@@ -191,13 +208,32 @@ class IcebergEngines(Engines):
         if older:
             engine.roll_back(SnapshotId(str(chance.choice(older).snapshot_id)))
 
+    def _past_the_server(self, target: Target) -> Table:
+        """By the catalog's own database: the server does not see what is changed, so that rounds stop."""
+        place = self.warehouse.parent / "iceberg" / "catalog.db"
+        return IcebergSqlCatalog("lakeward", uri=f"sqlite:///{place}", warehouse=str(self.warehouse)).load_table(
+            split(target.path)
+        )
+
     def _rename(self, target: Target, chance: Random) -> None:
-        with self._load(target.path).update_schema() as update:
+        with self._past_the_server(target).update_schema() as update:
             update.rename_column(target.column, f"{target.column}_theirs")
 
     def _drop_column(self, target: Target, chance: Random) -> None:
-        with self._load(target.path).update_schema() as update:
+        with self._past_the_server(target).update_schema() as update:
             update.delete_column(target.column)
+
+    def _alter(self, target: Target, change: Alteration) -> None:
+        kind = parse_type(change.new) if change.kind in (AlterationKind.ADD, AlterationKind.WIDEN) else None
+        with self._load(target.path).update_schema() as update:
+            if change.kind is AlterationKind.RENAME:
+                update.rename_column(change.column, change.new)
+            elif change.kind is AlterationKind.DROP:
+                update.delete_column(change.column)
+            elif kind is not None and change.kind is AlterationKind.WIDEN:
+                update.update_column(change.column, field_type=to_iceberg_type(kind, change.column))
+            elif kind is not None:
+                update.add_column(change.column, to_iceberg_type(kind, change.column))
 
     def _drop(self, target: Target, chance: Random) -> None:
         self._catalog.drop_table(split(target.path))
