@@ -28,10 +28,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO, _dataframe_to_data_files
 
 from bench.report import Cost, Report
 from lakeward.changelog import Fold
-from lakeward.lake.dictionaries import dictionary_columns
-from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.encoding import dictionary_columns
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.datafile.result import WriteHandle
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import (

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.report import Report
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import COMPACT, SystemClock, set_injector

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from bench.report import Cost, Report
 from lakeward.client import Client, Table
-from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.encoding import dictionary_columns
 from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.protocol import routes
 from lakeward_testing.waiting import wait_until

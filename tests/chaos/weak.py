@@ -23,15 +23,14 @@ from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.core.history import OwnHistory
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.request import CommitRequest
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup
+from lakeward.lake.iceberg.files import open_table
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
-from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
-from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
+from lakeward.lake.iceberg.meta.summary import Reconciled, SummaryReader, reconcile, summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
-from lakeward.lake.iceberg.table import open_table
 from lakeward.lake.orphans import OrphanRemoval
 from lakeward.model import (
     Bucket,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.errors import LakeTableGone
-from lakeward.lake.core.catalog import WarehouseCatalog
+from lakeward.lake.core.catalog import HISTORY, WarehouseCatalog
 from lakeward.lake.core.change import RowFileChange
 from lakeward.lake.core.columns import fit_rows
 from lakeward.lake.core.failures import lake_errors
@@ -31,14 +31,12 @@ from lakeward.lake.core.files import (
 )
 from lakeward.lake.core.history import LogSnapshot, OwnCommit
 from lakeward.lake.core.log import VersionRequest
-from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
+from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group, write_rows
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.core.versionlog import ManifestLog
 from lakeward.lake.core.writer import CoreWriter, ParquetDataFile
-from lakeward.lake.given import HISTORY
 from lakeward.lake.memory.plugin import CAPABILITIES
-from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import Warehouse
 from lakeward.model import (

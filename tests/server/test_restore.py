@@ -17,7 +17,7 @@ from lakeward.cli import app
 from lakeward.client import Client, connect
 from lakeward.config import resolve
 from lakeward.errors import LakeMetadataGone, LakewardError, TimedOut, WritesPaused
-from lakeward.lake.iceberg.meta.forward import move_forward
+from lakeward.lake.iceberg.connect.forward import move_forward
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.model.table import TablePath
 from lakeward.verify import verify_table

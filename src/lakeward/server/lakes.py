@@ -149,7 +149,7 @@ class ServerLakes:
         storage = self._embedded()
         if storage is None:
             return
-        from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
+        from lakeward.lake.iceberg.connect.sqlcatalog import IcebergSqlCatalog
 
         catalog = storage.connection.catalog
         assert isinstance(catalog, IcebergSqlCatalog)
@@ -161,7 +161,7 @@ class ServerLakes:
         storage = self._embedded()
         if storage is None:
             return
-        from lakeward.lake.iceberg.meta.forward import move_forward
+        from lakeward.lake.iceberg.connect.forward import move_forward
 
         for moved in move_forward(storage.connection):
             log.log(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.core.historylimit import MAX_AGE_KEY, MAX_AGE_MS, HistoryLimit, new_history
+from lakeward.lake.core.history import MAX_AGE_KEY, MAX_AGE_MS, HistoryLimit, new_history
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.lake.movedrows import MovedRows, find_inserted
+from lakeward.lake.core.foreign import MovedRows, find_inserted
 
 OFFSETS = st.lists(st.integers(0, 5), max_size=8)
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.lake.ranks import RankTable
+from lakeward.lake.core.rewrite import RankTable
 from lakeward.model import OffsetSet
 
 FILES = st.lists(st.lists(st.booleans(), max_size=30), min_size=1, max_size=4)

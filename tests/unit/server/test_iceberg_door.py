@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakeward.lake.iceberg.meta.connection import OWN_CALL
+from lakeward.lake.iceberg.connect.connection import OWN_CALL
 from lakeward.protocol.auth import Token, TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.spi import TABLE_ID_KEY

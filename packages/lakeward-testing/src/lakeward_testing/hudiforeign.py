@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.lake.hudi.ground import HudiGround
+from lakeward.lake.hudi.meta.avro import encode_metadata, write_stat
 from lakeward.lake.hudi.meta.columns import META_COLUMNS, encode_columns, file_schema, to_avro_schema
-from lakeward.lake.hudi.meta.commitmeta import encode_metadata, write_stat
 from lakeward.lake.hudi.meta.properties import PRIMARY_KEY
 from lakeward.lake.hudi.meta.slices import SeenFile, base_name, log_name, merge_order
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant, new_instant
-from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
+from lakeward.lake.hudi.scan.logblock import meta_columns, record_keys
 from lakeward.lake.hudi.scan.rows import HudiRows
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, LogFile
 from lakeward.model import BUCKET, OFFSET, SnapshotId

@@ -27,7 +27,7 @@ LOADED: Final = (
     "lakeward.cli.app",
     "lakeward.cli.run.server",
     "lakeward.lake.iceberg.plugin",
-    "lakeward.lake.iceberg.meta.sqlcatalog",
+    "lakeward.lake.iceberg.connect.sqlcatalog",
     "lakeward.server.process",
     "lakeward.server.routes",
     "lakeward.tiering.job.job",

@@ -3,22 +3,65 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.lake.core.columns import check_partition_keys
 from lakeward.lake.core.failures import lake_errors
-from lakeward.lake.core.historylimit import new_history
+from lakeward.lake.core.history import new_history
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.reconcile import find_owner
-from lakeward.lake.given import Allowed, check_allowed
-from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.warehouse import Warehouse
 from lakeward.model import Column, TableDescriptor, TableId, TableInfo
 from lakeward.model.table import TablePath
 from lakeward.spi import LakeCatalog, is_own
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Values, as a pattern and in words. Case does not matter."""
+
+    pattern: str
+    words: str
+
+    @classmethod
+    def of(cls, *values: str) -> Allowed:
+        return cls("|".join(map(re.escape, values)), f"{', '.join(values[:-1])} or {values[-1]}")
+
+    def check(self, path: TablePath, key: str, value: str) -> None:
+        """Raises `InvalidTable`."""
+        if not re.fullmatch(self.pattern, value.strip(), re.IGNORECASE):
+            raise InvalidTable(table=str(path), field=key, value=value, reason=f"allowed is {self.words}")
+
+
+ANY = Allowed(r"(?s:.*)", "anything")
+SWITCH = Allowed.of("true", "false")
+NUMBER = Allowed(r"\d+", "a whole number")
+HISTORY = {"history.expire.max-snapshot-age-ms": NUMBER, "history.expire.min-snapshots-to-keep": NUMBER}
+
+
+def check_allowed(
+    path: TablePath,
+    prefix: str,
+    properties: Mapping[str, str],
+    said: Collection[str],
+    allowed: Mapping[str, Allowed],
+) -> None:
+    """`allowed`: names less the prefix; one that ends in a dot is what names begin with. Raises `InvalidTable`."""
+    for key in (k for k in said if k.startswith(prefix) and k in properties):
+        name = key.removeprefix(prefix)
+        found = [a for n, a in allowed.items() if n == name or (n.endswith(".") and name.startswith(n))]
+        if not found:
+            names = ", ".join(f"{prefix}{n}{'*' if n.endswith('.') else ''}" for n in allowed)
+            reason = f"rounds do not know it; allowed are {names}"
+            raise InvalidTable(table=str(path), field=key, value=properties[key], reason=reason)
+        found[0].check(path, key, properties[key])
+
 
 _ATTEMPTS = 5
 

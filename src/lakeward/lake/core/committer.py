@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import Any, Generic
 
 from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, InvalidRequest, LakeUnavailable
-from lakeward.lake.conflict import describe_conflict
 from lakeward.lake.core.change import CommitChange, RoundWork
-from lakeward.lake.core.expiry import plan_expiry
-from lakeward.lake.core.log import CommitRefused, G, HeadMoved
-from lakeward.lake.core.reconcile import describe, find_round, load_base
+from lakeward.lake.core.log import CommitRefused, G, HeadMoved, plan_expiry
+from lakeward.lake.core.reconcile import describe, describe_conflict, find_round, load_base
 from lakeward.lake.core.table import LakeTable
 from lakeward.model import Bucket, LakeBase, OffsetSet, RoundId, TableId, fault_point
 from lakeward.spi import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.lake.core.failures import LakeErrors
-from lakeward.lake.ranks import RankTable
+from lakeward.lake.core.rewrite import RankTable
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId
 from lakeward.spi import LakeFile, RewriteResult, StoredFile

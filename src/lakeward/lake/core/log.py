@@ -14,8 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import CommitChange
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
 from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, pack, unpack
 from lakeward.spi import CommitProperties, decode_offsets
 
@@ -220,3 +219,17 @@ class SnapshotLog(ABC, Generic[G, C, R]):
     def clean(self, ground: G, expired: Sequence[ExpiringSnapshot]) -> Sequence[str]:
         """After `only_in` was deleted: removes the log's own leftovers, or returns their paths. Safe to repeat."""
         return ()
+
+
+def plan_expiry(
+    log: SnapshotLog[G, Any, Any], ground: G, now_ms: int, coming: int = 0, most: int | None = None
+) -> list[ExpiringSnapshot]:
+    """Beyond age and number, oldest first; looks at no more snapshots than it needs. `coming`: those that a commit
+    adds. `most`: so many at most."""
+    limit, old = log.limit(ground), list[SnapshotId]()
+    for snapshot_id, superseded_at_ms in log.superseded(ground, max(1, limit.min_kept - coming)):
+        if superseded_at_ms >= now_ms - limit.max_age_ms:
+            break
+        old.append(snapshot_id)
+    retained = log.protected(ground) if old else ()
+    return [log.expiring(ground, s) for s in [s for s in old if s not in retained][:most]]

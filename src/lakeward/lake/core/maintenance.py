@@ -8,8 +8,7 @@ from typing import Generic
 
 from lakeward.errors import CommitConflict, SnapshotGone
 from lakeward.lake.core.committer import CoreCommitter
-from lakeward.lake.core.expiry import plan_expiry
-from lakeward.lake.core.log import G
+from lakeward.lake.core.log import G, plan_expiry
 from lakeward.lake.core.table import LakeTable
 from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, fault_point
 from lakeward.spi import (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import takewhile
 from typing import Any, Generic
 
@@ -15,9 +16,44 @@ from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowF
 from lakeward.lake.core.foreign import Positions, find_foreign_rows
 from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
-from lakeward.lake.core.resolve import resolve
-from lakeward.model import OffsetSet, RoundId, SnapshotId, TableInfo, fault_point
+from lakeward.model import Bucket, OffsetRange, OffsetSet, RoundId, SnapshotId, TableInfo, fault_point
 from lakeward.spi import Renewal, RewriteResult, removes_foreign_rows
+
+Wanted = Mapping[Bucket, OffsetSet]
+_NONE = OffsetSet()
+
+
+def resolve(
+    head: SnapshotFiles[F], new: SnapshotFiles[F], replaced: Wanted, renewed: Wanted, positions: Positions
+) -> tuple[Positions, dict[Bucket, OffsetSet]]:
+    """Replaced offsets in files of the head or of this round, renewed ones in files of the head alone, added to
+    `positions`; and replaced offsets that no file has."""
+    parts, missing = {key: [p] for key, p in positions.items()}, dict(replaced)
+    both = {b: replaced.get(b, _NONE).union(renewed.get(b, _NONE)) for b in {*replaced, *renewed}}
+    for side, wanted in ((head, both), (new, replaced)):
+        for file in side.files if any(wanted.values()) else ():
+            bucket = side.bucket(file)
+            near = wanted.values() if bucket is None else [wanted.get(bucket, _NONE)]
+            if not any(_may_hold(side.bounds(file), offsets) for offsets in near):
+                continue
+            offsets = side.offsets(file)
+            for bucket, places in side.places(file):
+                if bucket is None or bucket not in wanted:
+                    continue
+                among = offsets if places is None else offsets[places]
+                at = wanted[bucket].mask(among).nonzero()[0]
+                if len(at):
+                    parts.setdefault(side.key(file), []).append(OffsetSet(at if places is None else places[at]))
+                    if bucket in missing:
+                        missing[bucket] = missing[bucket].minus(OffsetSet(among[at]))
+    resolved = {key: reduce(OffsetSet.union, sets) for key, sets in parts.items()}
+    return resolved, {b: offsets for b, offsets in sorted(missing.items()) if offsets}
+
+
+def _may_hold(bounds: OffsetRange | None, wanted: OffsetSet) -> bool:
+    if not wanted or bounds is None:
+        return bool(wanted)
+    return len(wanted.below(bounds.stop)) > len(wanted.below(bounds.start))
 
 
 class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lakeward.errors import LakeForeign, LakeRolledBack
+from lakeward.errors import CommitConflict, LakeForeign, LakeRolledBack, LakewardError
 from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.model import LakeBase, RoundId, TableId
@@ -15,6 +16,7 @@ from lakeward.spi import (
     GENERATION_KEY,
     TABLE_ID_KEY,
     LakeSnapshot,
+    Precondition,
     decode_base,
     decode_snapshot,
     decode_token,
@@ -70,3 +72,14 @@ def find_round(log: SnapshotLog[G, Any, Any], ground: G, round_id: RoundId) -> L
     """A rewrite copies the id of the round before it: the oldest of them is the round's own."""
     own = (s for s in log.newest_first(ground, with_expired=True) if is_of(s.keys, round_id))
     return min(own, key=lambda s: s.sequence, default=None)
+
+
+def describe_conflict(
+    table: str, round_id: RoundId, reason: str, precondition: Precondition, load_base: Callable[[], LakeBase]
+) -> CommitConflict:
+    """`load_base`: the table as it is now. Where that cannot be told, the round may try again."""
+    try:
+        lost = precondition.breach(load_base()) is not None
+    except LakewardError:
+        lost = False
+    return CommitConflict(table=table, round_id=round_id, reason=reason, lost=lost)

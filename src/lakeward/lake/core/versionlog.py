@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeVar
 
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.log import C, HeadMoved, SnapshotLog, TableGround, VersionRequest
 from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId
 

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from lakeward.lake.core.columns import conform
 from lakeward.lake.core.failures import LakeErrors
-from lakeward.lake.dictionaries import parquet_options
-from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.encoding import RowEncoding, parquet_options
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model import BUCKET, fault_point, partition_values
 from lakeward.spi import LakeWriter, WriteTask

@@ -7,13 +7,12 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from lakeward.lake.core.catalog import WarehouseCatalog
+from lakeward.lake.core.catalog import ANY, HISTORY, NUMBER, SWITCH, Allowed, WarehouseCatalog
 from lakeward.lake.delta.columns import parse_schema_string, to_schema_string
 from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.actions import Action, commit_info
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed
 from lakeward.lake.warehouse import Warehouse
 from lakeward.model import BUCKET, Column, TableDescriptor, TableInfo
 from lakeward.model.table import TablePath

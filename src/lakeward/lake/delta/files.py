@@ -22,7 +22,7 @@ from lakeward.lake.core.files import (
     SnapshotFiles,
     WrittenFiles,
 )
-from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
+from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group, write_rows
 from lakeward.lake.delta import lake_errors
 from lakeward.lake.delta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.log import DeltaGround
@@ -38,7 +38,6 @@ from lakeward.lake.delta.writer import (
     is_round_folder,
     round_folder,
 )
-from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import BUCKET, Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId
 from lakeward.protocol.packed import Packed

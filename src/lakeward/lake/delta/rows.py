@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.core.columns import keep_rows
+from lakeward.lake.core.columns import keep_rows, parse_partition_value
 from lakeward.lake.delta import lake_errors
 from lakeward.lake.delta.meta.actions import AddFile
 from lakeward.lake.delta.meta.vector import load_vector
-from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import OFFSET, Offsets, OffsetSet, cast_values
 

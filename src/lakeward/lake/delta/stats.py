@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.lake.core.columns import parse_partition_value
 from lakeward.lake.delta.meta.actions import AddFile
-from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.satisfiable import may_match
 
 _MAX_TEXT = 64

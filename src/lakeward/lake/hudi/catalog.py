@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lakeward.errors import InvalidAlter, InvalidTable, UnsupportedType
-from lakeward.lake.core.catalog import WarehouseCatalog, missing_columns
-from lakeward.lake.given import ANY, HISTORY, NUMBER
+from lakeward.lake.core.catalog import ANY, HISTORY, NUMBER, WarehouseCatalog, missing_columns
 from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.landing import make_folders

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from lakeward.errors import LakeUnavailable
 from lakeward.lake.hudi.ground import COMPLETED_KEY, INSTANT_KEY, MARK
-from lakeward.lake.hudi.meta.commitmeta import encode_compaction_plan, encode_metadata, write_stat
+from lakeward.lake.hudi.meta.avro import encode_compaction_plan, encode_metadata, write_stat
 from lakeward.lake.hudi.meta.slices import FOLDER
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline, new_instant

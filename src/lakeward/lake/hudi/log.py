@@ -8,8 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.hudi.changes import HudiChange
 from lakeward.lake.hudi.ground import INSTANT_KEY, HudiGround

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from lakeward.bucketing import find_ambiguous
 from lakeward.errors import InvalidRequest
-from lakeward.lake import dictionaries
+from lakeward.lake import encoding
 from lakeward.lake.core.writer import CoreWriter, ParquetDataFile
-from lakeward.lake.dictionaries import choose_codec
+from lakeward.lake.encoding import choose_codec
 from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.meta.columns import (
     META_COLUMNS,
@@ -34,8 +34,14 @@ from lakeward.lake.hudi.meta.columns import (
 )
 from lakeward.lake.hudi.meta.properties import partition_path
 from lakeward.lake.hudi.meta.slices import base_name, log_name, new_file_id
-from lakeward.lake.hudi.scan.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes
-from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
+from lakeward.lake.hudi.scan.logblock import (
+    DELETES,
+    PARQUET_ROWS,
+    encode_block,
+    encode_deletes,
+    meta_columns,
+    record_keys,
+)
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model import BUCKET, CHANGE_TYPE, ChangeType, partition_values
 from lakeward.protocol.packed import Packed
@@ -271,7 +277,7 @@ class LogFile:
 
 def parquet_options(first: pa.Table) -> dict[str, Any]:
     user = [n for n in first.column_names if n not in META_COLUMNS]
-    options = dictionaries.parquet_options(first.select(user))
+    options = encoding.parquet_options(first.select(user))
     meta = [n for n in META_COLUMNS if n not in (RECORD_KEY, SEQUENCE)]
     return {**options, "compression": choose_codec(first), "use_dictionary": [*meta, *options["use_dictionary"]]}
 

@@ -37,15 +37,16 @@ from lakeward.errors import (
     LakeTableGone,
     LakeUnavailable,
 )
+from lakeward.lake.iceberg.connect.connection import IcebergConnection, as_planned, identifier
+from lakeward.lake.iceberg.connect.forward import newest_left, newest_table_id
+from lakeward.lake.iceberg.connect.warehouse import check_scheme, check_warehouse
 from lakeward.lake.iceberg.given import check_given
 from lakeward.lake.iceberg.meta.columnids import find_field_ids
-from lakeward.lake.iceberg.meta.connection import IcebergConnection, as_planned, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.evolve import plan_evolution
 from lakeward.lake.iceberg.meta.expiry import AGE_KEY
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.foreign import ADOPTED, ADOPTED_TAG, NAME_MAPPING, describe_foreign
-from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
     DEFAULTS,
     LAKE_PREFIX,
@@ -60,13 +61,11 @@ from lakeward.lake.iceberg.meta.mapping import (
 )
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.partition import check_times
-from lakeward.lake.iceberg.meta.readers import check_version, choose_version
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
-from lakeward.lake.iceberg.meta.version import VERSIONS
-from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
+from lakeward.lake.iceberg.meta.version import VERSIONS, check_version, choose_version
 from lakeward.lake.iceberg.reader import pinned_reader
-from lakeward.lake.iceberg.scan.footer import Footer
+from lakeward.lake.iceberg.scan.project import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model import Column, SnapshotId, TableDescriptor, TableId, TableInfo
 from lakeward.model.table import TablePath

@@ -9,24 +9,30 @@ from functools import partial
 from lakeward.errors import ForeignRowsFound, ReplacedRowMissing
 from lakeward.lake.core.change import ChangeKind, Changes, RoundWork, WholeGroup
 from lakeward.lake.iceberg.commit.change import IcebergChange, NewFile
-from lakeward.lake.iceberg.commit.equality import merge_hits
+from lakeward.lake.iceberg.commit.deletes import delete_rows, find_stale
 from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.keyindex import find_replaced
-from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, same_round_hits
 from lakeward.lake.iceberg.commit.replaced import find_whole, plan_replacement
-from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, Resolution, resolve
-from lakeward.lake.iceberg.commit.stalefiles import find_stale
-from lakeward.lake.iceberg.commit.vectors import delete_rows
+from lakeward.lake.iceberg.commit.resolve import (
+    Candidate,
+    Hit,
+    Resolution,
+    data_candidates,
+    key_files,
+    merge_hits,
+    resolve,
+    same_round_hits,
+)
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.location import round_prefix
 from lakeward.lake.iceberg.meta.manifests import load_manifests
+from lakeward.lake.iceberg.meta.types import is_clean
 from lakeward.lake.iceberg.scan.files import FileIndex
 from lakeward.model import Bucket, OffsetSet, RoundId, TableInfo, fault_point
 from lakeward.spi import DeleteEncoding, Renewal, RewriteResult, is_of_fluss, removes_foreign_rows

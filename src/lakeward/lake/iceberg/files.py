@@ -11,25 +11,28 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.lake.core.files import StoredFiles
+from lakeward.lake.core.table import LakeTable
+from lakeward.lake.iceberg.changes import IcebergChanges
 from lakeward.lake.iceberg.commit.ground import IcebergGround
-from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.datafile.result import WriteHandle
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.folder import delete_file, list_folder
 from lakeward.lake.iceberg.meta.location import (
     OURS,
     cache_path,
     carries,
     data_folder,
+    delete_file,
     is_live,
+    list_folder,
     metadata_folder,
     round_prefix,
 )
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.model import RoundId, TableInfo
-from lakeward.spi import PROBE, StoredFile
+from lakeward.spi import PROBE, DeleteEncoding, StoredFile
 
 
 class IcebergFiles(StoredFiles[IcebergGround]):
@@ -106,3 +109,11 @@ class IcebergFiles(StoredFiles[IcebergGround]):
 
     def _arrow_io(self, table: Table) -> PyArrowFileIO:
         return PyArrowFileIO({**table.io.properties, **self._connection.options})
+
+
+ENCODINGS = frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY})
+
+
+def open_table(connection: IcebergConnection, log: IcebergSnapshotLog, info: TableInfo) -> LakeTable[IcebergGround]:
+    files, changes = IcebergFiles(connection, info, log), IcebergChanges(connection, info, log)
+    return LakeTable(info, log, files, changes, ENCODINGS)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from lakeward.errors import InvalidConfig, InvalidTable
-from lakeward.lake.given import SWITCH, Allowed
+from lakeward.lake.core.catalog import SWITCH, Allowed
 from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.lake.iceberg.meta.mapping import LAKE_PREFIX, lake_key
 from lakeward.lake.iceberg.meta.tableproperties import check_properties

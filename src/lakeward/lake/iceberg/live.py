@@ -17,12 +17,12 @@ from lakeward.errors import SnapshotGone
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.request import CommitRequest
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.files import open_table
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
-from lakeward.lake.iceberg.meta.ancestry import walk
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.location import metadata_folder, round_prefix
+from lakeward.lake.iceberg.meta.summary import walk
 from lakeward.lake.iceberg.meta.version import find_next_row_id, metadata_json
-from lakeward.lake.iceberg.table import open_table
 from lakeward.model import Bucket, OffsetSet, RoundId, SnapshotId, TableInfo
 from lakeward.spi import TAG, CommitProperties
 

@@ -22,24 +22,28 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import CommitConflict, LakeError
-from lakeward.lake.conflict import describe_conflict
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
-from lakeward.lake.core.reconcile import load_base
+from lakeward.lake.core.reconcile import describe_conflict, load_base
 from lakeward.lake.iceberg.commit.change import IcebergChange
 from lakeward.lake.iceberg.commit.foreignrows import may_insert
 from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder, offset_keys
-from lakeward.lake.iceberg.commit.request import FOR_EVER_MS, CommitRequest, assert_ref
-from lakeward.lake.iceberg.commit.send import CONFLICTS, send
-from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.commit.request import CONFLICTS, FOR_EVER_MS, CommitRequest, assert_ref, send
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, find_superseded, only_in
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.location import canonical, carries
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
-from lakeward.lake.iceberg.meta.summary import SummaryReader, foreign_removed_keys, summary_of, totals_of
+from lakeward.lake.iceberg.meta.summary import (
+    Reconciled,
+    SummaryReader,
+    foreign_removed_keys,
+    reconcile,
+    summary_of,
+    totals_of,
+    walk,
+)
 from lakeward.lake.iceberg.scan.scan import same_rows
 from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, TableInfo
 from lakeward.spi import (

@@ -12,11 +12,11 @@ from lakeward.lake.core.log import HeadMoved
 from lakeward.lake.core.maintenance import NamingMaintenance
 from lakeward.lake.iceberg.commit.change import IcebergChange
 from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.files import open_table
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.foreign import ADOPTED_TAG, find_adopted, spell_adopted
 from lakeward.lake.iceberg.reader import pinned_reader
-from lakeward.lake.iceberg.table import open_table
 from lakeward.model import OFFSET, Bucket, SnapshotId, TableInfo, new_round_id
 from lakeward.spi import AdoptedRows, CommitProperties, Precondition
 

@@ -10,14 +10,14 @@ from lakeward.lake.core.storage import CoreStorage
 from lakeward.lake.core.table import LakeTable
 from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
 from lakeward.lake.iceberg.commit.ground import IcebergGround
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.intents import IcebergIntentStore
+from lakeward.lake.iceberg.files import ENCODINGS, open_table
 from lakeward.lake.iceberg.flussoptions import iceberg_options
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
-from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.rewrite import rewrite_group
-from lakeward.lake.iceberg.table import ENCODINGS, open_table
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model import BucketFunction, ColumnChange, TableInfo
 from lakeward.spi import (

@@ -15,18 +15,18 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.errors import LakeTampered, LakeUnavailable
 from lakeward.lake.core.reader import CoreReader
 from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
+from lakeward.lake.iceberg.files import open_table
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.foreign import find_adopted
-from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import summary_of, totals_of
+from lakeward.lake.iceberg.meta.types import is_clean
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.scan import Scan
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
-from lakeward.lake.iceberg.table import open_table
 from lakeward.lake.kept import Kept
 from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet, SnapshotId, TableInfo
 from lakeward.spi import TABLE_ID_KEY, AdoptedRows, LakeFile, LakeTotals

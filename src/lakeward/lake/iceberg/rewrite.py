@@ -13,25 +13,59 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from lakeward.lake.core.columns import fill_address
-from lakeward.lake.iceberg.datafile.handle import WriteHandle
-from lakeward.lake.iceberg.datafile.lineage import fill_lineage, with_lineage
+from lakeward.lake.core.rewrite import RankTable
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.offsetcache import load_column
-from lakeward.lake.iceberg.datafile.result import RewrittenGroup, WriteResult, WrittenFile
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.datafile.result import RewrittenGroup, WriteHandle, WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean, with_address
 from lakeward.lake.iceberg.meta.location import is_ours
-from lakeward.lake.iceberg.meta.types import to_arrow_type
+from lakeward.lake.iceberg.meta.types import address_bounds, is_clean, to_arrow_type, with_address
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import ids_by_name, keep_rows, names_by_id, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
-from lakeward.lake.ranks import RankTable
 from lakeward.model import BUCKET, OFFSET, LogSplit, OffsetRange, Offsets, OffsetSet, fault_point
 from lakeward.spi import LakeFile, RewriteResult, RewriteTask, WriteTask, dropped_group
+
+ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)
+UPDATED = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)
+
+
+def with_lineage(schema: Schema) -> Schema:
+    """The table's columns and the two of lineage."""
+    return Schema(
+        *schema.fields,
+        ROW_ID,
+        UPDATED,
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+    )
+
+
+def fill_lineage(rows: pa.Table, file: LakeFile, start: int) -> pa.Table:
+    """Values that the file leaves out. `start` is the position of the first row in its file. A file that nobody gave a
+    row id yet keeps nulls: its rows are counted from the new file's."""
+    for name, values in (
+        (ROW_ID.name, _row_ids(file, start, rows.num_rows)),
+        (UPDATED.name, pa.scalar(file.sequence, pa.int64())),
+    ):
+        if values is not None:
+            column = rows.column_names.index(name)
+            rows = rows.set_column(column, name, pc.coalesce(rows.column(column), values))
+    return rows
+
+
+def _row_ids(file: LakeFile, start: int, count: int) -> pa.Array | None:
+    if file.first_row_id is None:
+        return None
+    return pa.array(np.arange(file.first_row_id + start, file.first_row_id + start + count, dtype=np.int64))
+
 
 _BATCH_ROWS = 65_536
 _FILE, _RANK = "__file", "__rank"

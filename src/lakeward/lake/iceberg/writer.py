@@ -13,16 +13,14 @@ from pyiceberg.schema import Schema
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.encoding import RowEncoding
-from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
-from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.commit.resolve import conform_keys, key_schema
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.offsetcache import encode_offsets, join_encoded, write_cache
 from lakeward.lake.iceberg.datafile.parquet import FileStatistics, ParquetOptions, ParquetOutput
-from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.datafile.result import WriteHandle, WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean
 from lakeward.lake.iceberg.meta.location import data_name, keys_name
-from lakeward.lake.iceberg.meta.types import to_arrow_schema
+from lakeward.lake.iceberg.meta.types import address_bounds, is_clean, to_arrow_schema
 from lakeward.model import BUCKET, OFFSET, Offsets, cast_values, fault_point
 from lakeward.spi import LakeWriter, WriteTask, is_of_fluss
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import lance
 import pyarrow as pa
 
-from lakeward.lake.core.catalog import WarehouseCatalog
-from lakeward.lake.given import HISTORY, NUMBER
+from lakeward.lake.core.catalog import HISTORY, NUMBER, WarehouseCatalog
 from lakeward.lake.lance.columns import (
     check_columns,
     parse_columns,
@@ -19,8 +18,7 @@ from lakeward.lake.lance.columns import (
     to_lance_field,
 )
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
-from lakeward.lake.lance.table import LanceTable, apply, fragments_of
-from lakeward.lake.lance.versions import ALTER_KEY
+from lakeward.lake.lance.table import ALTER_KEY, LanceTable, apply, fragments_of
 from lakeward.lake.warehouse import Warehouse
 from lakeward.model import Column, TableInfo
 from lakeward.model.table import TablePath

@@ -14,16 +14,22 @@ from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable
 from lakeward.lake.core.files import Deletion, FolderFiles, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
-from lakeward.lake.core.rewrite import NewFiles, rewrite_group, write_rows
+from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group, write_rows
 from lakeward.lake.lance import lake_errors
 from lakeward.lake.lance.columns import parse_columns
-from lakeward.lake.lance.datafile import PREFIX, is_ours, read_offsets, round_prefix
-from lakeward.lake.lance.deletions import is_deletion_of, load_deletions, write_deletions
+from lakeward.lake.lance.datafile import (
+    PREFIX,
+    is_deletion_of,
+    is_ours,
+    load_deletions,
+    read_offsets,
+    round_prefix,
+    write_deletions,
+)
 from lakeward.lake.lance.log import LanceGround
 from lakeward.lake.lance.rows import LanceRows
 from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragments_of
 from lakeward.lake.lance.writer import LanceLakeWriter, LanceWriteHandle, LanceWriteResult
-from lakeward.lake.ranks import RankTable
 from lakeward.lake.tablefiles import sync
 from lakeward.model import LAKE_FIELDS, OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
 from lakeward.protocol.packed import Packed

@@ -18,8 +18,7 @@ from lakeward.lake.core.change import RowFileChange
 from lakeward.lake.core.history import LogSnapshot, OwnCommit
 from lakeward.lake.core.log import VersionRequest
 from lakeward.lake.core.versionlog import ManifestLog
-from lakeward.lake.lance.table import LanceTable
-from lakeward.lake.lance.versions import EXPIRED_KEY, LanceVersion
+from lakeward.lake.lance.table import EXPIRED_KEY, LanceTable, LanceVersion
 from lakeward.model import SnapshotId
 from lakeward.spi import REWRITE_KEY, TAG
 

@@ -17,8 +17,7 @@ from lakeward.errors import LakeUnreadable
 from lakeward.lake.core.columns import fit_rows
 from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.lance import is_missing, lake_errors
-from lakeward.lake.lance.datafile import FileFacts, is_ours, load_facts, read_offsets
-from lakeward.lake.lance.deletions import load_deletions
+from lakeward.lake.lance.datafile import FileFacts, is_ours, load_deletions, load_facts, read_offsets
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
 from lakeward.model import (
     BUCKET,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles, WrittenFiles
-from lakeward.lake.core.rewrite import NewFiles, rewrite_group
+from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group
 from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.rows import (
     LiveFile,
@@ -26,7 +26,6 @@ from lakeward.lake.memory.rows import (
 )
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, PositionDeletes
 from lakeward.lake.memory.writer import HANDLE_KIND, RESULT_KIND, VERSION
-from lakeward.lake.ranks import RankTable
 from lakeward.model import (
     OFFSET,
     Bucket,

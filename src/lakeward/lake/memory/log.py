@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.lake.core.change import ChangeKind, RowFileChange
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.memory.rows import LiveFile, high_marks
 from lakeward.lake.memory.table import MemoryLake, MemoryTable, Refs, Snapshot

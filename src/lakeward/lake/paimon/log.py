@@ -16,14 +16,12 @@ from pypaimon.catalog.catalog_exception import TableNotExistException
 
 from lakeward.errors import FaultInjected, LakeTableGone, LakeUnavailable
 from lakeward.lake.core.change import ChangeKind
-from lakeward.lake.core.history import LogSnapshot, OwnCommit, OwnHistory
-from lakeward.lake.core.historylimit import HistoryLimit, new_history
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory, new_history
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.paimon.changes import PaimonChange, PaimonGround
-from lakeward.lake.paimon.landing import create, describe, hand_over, mark, put_tag
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, snapshot_path, tag_path
-from lakeward.lake.paimon.newsnapshot import NewSnapshot
+from lakeward.lake.paimon.newsnapshot import NewSnapshot, create, describe, hand_over, mark, put_tag
 from lakeward.lake.paimon.writer import VERSION
 from lakeward.model import (
     ExpiringSnapshot,

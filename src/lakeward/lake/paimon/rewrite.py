@@ -11,12 +11,18 @@ import pyarrow as pa
 from pypaimon.write.commit_message import CommitMessage
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
-from lakeward.lake.paimon.datafile import HELD_ROWS, RewrittenFile, file_schema, read_file
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.layout import data_prefix
 from lakeward.lake.paimon.meta.manifests import Entry, Manifests
-from lakeward.lake.paimon.scan.keymerge import merge_by_key, without_deletes
+from lakeward.lake.paimon.scan.datafile import (
+    HELD_ROWS,
+    RewrittenFile,
+    file_schema,
+    merge_by_key,
+    read_file,
+    without_deletes,
+)
 from lakeward.lake.paimon.writer import VERSION
 from lakeward.model import OFFSET, SnapshotId, fault_point, pack
 from lakeward.spi import RewriteResult, RewriteTask, dropped_group

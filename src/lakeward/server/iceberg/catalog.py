@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from pyiceberg.catalog import Catalog
 
 from lakeward.errors import LakewardError
-from lakeward.lake.iceberg.meta.connection import OWN_CALL
+from lakeward.lake.iceberg.connect.connection import OWN_CALL
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG

@@ -26,7 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import InvalidRequest, QuotaExceeded
-from lakeward.lake.iceberg.meta.metadatafile import load_metadata
+from lakeward.lake.iceberg.connect.metadatafile import load_metadata
 from lakeward.lake.iceberg.meta.ownpaths import pointed_paths
 from lakeward.lake.iceberg.meta.tableproperties import (
     ALLOWED_OPTION,

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.commit.ground import IcebergGround
-from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.result import WriteHandle
 from lakeward.lake.iceberg.live import LiveCommitter, PreparedLive
 from lakeward.model import Bucket, OffsetRange, OffsetSet, RoundId
 from lakeward.server.live.chunks import Chunk, ChunkWriter, LiveTarget, plan_chunks

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from lakeward.lake.hudi.meta.avro import read_bare, read_container, write_container
+from lakeward.lake.hudi.meta.avro import encode_metadata, read_bare, read_container, write_container, write_stat
 from lakeward.lake.hudi.meta.columns import from_avro_record
-from lakeward.lake.hudi.meta.commitmeta import encode_metadata, write_stat
 from lakeward.lake.hudi.meta.properties import format_properties, parse_properties
 from lakeward.lake.hudi.scan.logblock import DELETES, encode_block, encode_deletes, read_blocks
 

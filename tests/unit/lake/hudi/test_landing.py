@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
-from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
+from lakeward.lake.hudi.meta.table import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
 from lakeward.model import new_round_id
 from lakeward_testing.faults import Faults

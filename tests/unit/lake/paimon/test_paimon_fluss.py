@@ -15,7 +15,7 @@ import pytest
 from lakeward.errors import LakeForeign, LakeMismatch, LakeTampered
 from lakeward.hot.fluss.clusterview import view_commit
 from lakeward.lake.paimon.plugin import load
-from lakeward.lake.paimon.scan.keymerge import merge_by_key
+from lakeward.lake.paimon.scan.datafile import merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model import FLUSS_PARTITIONS, Bucket, IntentState, OffsetMap, RoundId, TableId
 from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY

@@ -18,7 +18,7 @@ from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.newsnapshot import plan_merge
 from lakeward.lake.paimon.plugin import load
-from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key
+from lakeward.lake.paimon.scan.datafile import KIND, SEQUENCE, merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model import OFFSET
 from lakeward.spi import LakeFile

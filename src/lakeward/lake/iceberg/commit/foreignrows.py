@@ -12,14 +12,14 @@ import numpy as np
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from lakeward.lake.core.foreign import MovedRows, find_inserted
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader
-from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.meta.types import is_clean
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
-from lakeward.lake.movedrows import MovedRows, find_inserted
 from lakeward.model import OFFSET, Bucket, Offsets
 from lakeward.spi import Renewal
 

@@ -10,8 +10,7 @@ from typing import Protocol
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.lake.iceberg.meta.ancestry import Reconciled
-from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.meta.summary import Reconciled, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model import LakeBase, SnapshotId

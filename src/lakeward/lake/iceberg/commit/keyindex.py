@@ -22,9 +22,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from lakeward.lake.iceberg.commit.equality import key_ids, key_schema, read_keys
 from lakeward.lake.iceberg.commit.ground import IcebergGround
-from lakeward.lake.iceberg.commit.resolve import Hit
+from lakeward.lake.iceberg.commit.resolve import Hit, key_ids, key_schema, read_keys
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files

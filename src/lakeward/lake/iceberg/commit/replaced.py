@@ -15,8 +15,7 @@ from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.ground import IcebergGround
-from lakeward.lake.iceberg.commit.newfiles import data_candidates
-from lakeward.lake.iceberg.commit.resolve import Hit
+from lakeward.lake.iceberg.commit.resolve import Hit, data_candidates
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup
 from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, first_row_id

@@ -11,6 +11,18 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -23,7 +35,12 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from requests.exceptions import RequestException
 
+from lakeward.errors import CommitUnknown, LakeTableGone, LakeUnavailable
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.failures import database_errors, describe
+from lakeward.lake.iceberg.meta.ownpaths import delete_old_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.model import RoundId
 from lakeward.protocol.packed import Packed
@@ -113,3 +130,31 @@ class CommitRequest(Packed):
 def assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:
     """The reference points there; None: it does not exist."""
     return AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": snapshot_id})
+
+
+_REFUSED = (BadRequestError, UnauthorizedError, AuthorizationExpiredError, ForbiddenError, TooManyRequestsError)
+"""Answers that say for certain that nothing was committed."""
+
+CONFLICTS = (CommitFailedException, ValueError)
+"""ValueError: another branch took the sequence number; the request can never land any more."""
+
+
+def send(connection: IcebergConnection, table: Table, request: CommitRequest) -> TableMetadata:
+    """The table's metadata after it. Raises `CONFLICTS`, `CommitUnknown`, `LakeTableGone`, `LakeUnavailable`."""
+    catalog, name = connection.catalog, ".".join(table.name())
+    unknown: tuple[type[Exception], ...] = (RESTError, RequestException, *database_errors())
+    try:
+        response = catalog.commit_table(table, request.requirements, request.updates)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise LakeTableGone(table=name) from error
+    except CONFLICTS:
+        raise
+    except _REFUSED as error:
+        raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
+    except unknown as error:
+        raise CommitUnknown(table=name, round_id=request.round_id, reason=describe(error)) from error
+    except OSError as error:
+        raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
+    if not connection.removes_old_metadata(catalog):
+        delete_old_metadata(table.io, table.metadata, response.metadata)
+    return response.metadata

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolve (design.md 6.4): replaced offsets become positions in data files, of the head or of the round itself.
+"""Resolve (design.md 6.4): replaced offsets and keys become positions in data files, of the head or of the round.
 
 A file in ascending offset order gives a position by rank; any other by reading its `__offset` column.
 """
@@ -7,15 +7,25 @@ A file in ascending offset order gives a position by rank; any other by reading 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyiceberg.manifest import DataFile
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 
+from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.datafile.offsetcache import OffsetLoader, positions_of
+from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
+from lakeward.lake.iceberg.meta.partition import partition_record
+from lakeward.lake.iceberg.meta.types import FIELD_ID, to_arrow_field
+from lakeward.lake.iceberg.scan.deletefilter import matching_rows
 from lakeward.lake.iceberg.scan.files import IndexedFile
-from lakeward.model import Bucket, Offsets, OffsetSet
+from lakeward.model import Bucket, Offsets, OffsetSet, cast_column
 
 
 @dataclass(frozen=True)
@@ -101,3 +111,109 @@ def _window(wanted: Offsets, candidate: Candidate) -> tuple[int, int]:
         return 0, len(wanted)
     low, high = np.searchsorted(wanted, [candidate.first, candidate.last + 1])
     return int(low), int(high)
+
+
+BATCH_ROWS = 262_144
+
+
+def key_schema(schema: Schema) -> pa.Schema:
+    """The identifier columns as files have them, in the order of their ids, which `equality_ids` follow."""
+    return pa.schema([to_arrow_field(schema.find_field(i)) for i in key_ids(schema)])
+
+
+def key_ids(schema: Schema) -> list[int]:
+    return sorted(schema.identifier_field_ids)
+
+
+def conform_keys(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    table = pa.Table.from_batches(batches)
+    columns = [
+        table.column(f.name) if table.column(f.name).type == f.type else cast_column(table.column(f.name), f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def find_same_round(io: FileIO, schema: Schema, keys: Sequence[WrittenFile], files: Sequence[Hit]) -> Iterator[Hit]:
+    """Rows of `files`, all older than these keys and of the same round, that the keys delete. `files` come without
+    positions.
+    """
+    if not keys or not files:
+        return
+    ids = key_ids(schema)
+    deleted = pa.concat_tables([t for k in keys for t, _ in read_keys(io, k.path, ids)])
+    for file in files:
+        row_positions = [
+            np.flatnonzero(matching_rows(table, deleted)) + start
+            for table, start in read_keys(io, file.file.file_path, ids)
+        ]
+        positions: Offsets = np.concatenate(row_positions).astype(np.int64) if row_positions else np.empty(0, np.int64)
+        if len(positions):
+            yield Hit(file.file, file.spec_id, positions)
+
+
+def merge_hits(hits: Sequence[Hit]) -> list[Hit]:
+    """One per file: a row may be deleted by several later sub-splits."""
+    by_path: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_path.setdefault(hit.file.file_path, []).append(hit)
+    return [
+        Hit(same[0].file, same[0].spec_id, OffsetSet(np.concatenate([h.positions for h in same])).values)
+        for same in by_path.values()
+    ]
+
+
+def read_keys(io: FileIO, path: str, ids: Sequence[int]) -> Iterator[tuple[pa.Table, int]]:
+    """Key columns with the position of the first row, by field id."""
+    with io.new_input(path).open() as source:
+        file = pq.ParquetFile(source)
+        by_id = {int(f.metadata[FIELD_ID]): f.name for f in file.schema_arrow if f.metadata and FIELD_ID in f.metadata}
+        if any(i not in by_id for i in ids):
+            return  # from before the key was a column: no row of it was alive when the table was adopted
+        names = [by_id[i] for i in ids]
+        start = 0
+        for batch in file.iter_batches(BATCH_ROWS, columns=names):
+            yield pa.Table.from_batches([batch]).select(names), start
+            start += batch.num_rows
+
+
+def data_candidates(table: Table, results: Sequence[WriteResult]) -> list[Candidate]:
+    spec, schema = table.metadata.spec(), table.metadata.schema()
+    candidates = []
+    for result in results:
+        partition = partition_record(spec, schema, result.bucket)
+        for file in result.files:
+            load = lambda f=file: f.offset_set().values  # noqa: E731
+            new_file = file.data_file(partition)
+            candidates.append(
+                Candidate(new_file, spec.spec_id, result.bucket, file.first_offset, file.last_offset, load)
+            )
+    return candidates
+
+
+def key_files(table: Table, results: Sequence[WriteResult]) -> list[NewFile]:
+    """Equality deletes, in the partition of the split that gave them."""
+    spec, schema = table.metadata.spec(), table.metadata.schema()
+    return [
+        NewFile(
+            spec.spec_id,
+            file.data_file(
+                partition_record(spec, schema, result.bucket), DataFileContent.EQUALITY_DELETES, key_ids(schema)
+            ),
+        )
+        for result in results
+        for file in result.keys
+    ]
+
+
+def same_round_hits(table: Table, results: Sequence[WriteResult]) -> list[Hit]:
+    """Rows that an earlier result of the bucket wrote and a later one's keys delete. Results are in offset order."""
+    spec, schema = table.metadata.spec(), table.metadata.schema()
+    older: dict[Bucket, list[Hit]] = {}
+    hits: list[Hit] = []
+    for result in results:
+        before = older.setdefault(result.bucket, [])
+        hits += find_same_round(table.io, schema, result.keys, before)
+        partition = partition_record(spec, schema, result.bucket)
+        before += [Hit(f.data_file(partition), spec.spec_id, np.empty(0, np.int64)) for f in result.files]
+    return hits

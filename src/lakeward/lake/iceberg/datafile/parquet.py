@@ -20,8 +20,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
-from lakeward.lake.dictionaries import dictionary_columns, gzip_level
-from lakeward.lake.iceberg.meta.durable import sync_files
+from lakeward.lake.encoding import dictionary_columns, gzip_level
+from lakeward.lake.iceberg.meta.location import sync_files
 
 _PLAIN_BYTES = 65_536
 """Of rows in memory: a smaller file is not compressed. Setting up a decoder for each of its columns takes readers a

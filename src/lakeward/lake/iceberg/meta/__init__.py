@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table metadata: mapping of tables and types, summaries, manifests, ancestry, catalogs."""
+"""Table metadata: mapping of tables and types, summaries, manifests, ancestry."""

@@ -11,9 +11,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 
 from lakeward.errors import LakeSchemaBroken
-from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.mapping import VERSION_KEY, lake_order, lake_properties, lake_schema, lake_spec
-from lakeward.lake.iceberg.meta.types import spell_field
+from lakeward.lake.iceberg.meta.types import is_clean, spell_field
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model import TableDescriptor, TableInfo
 from lakeward.spi import is_of_fluss

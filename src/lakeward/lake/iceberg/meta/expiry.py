@@ -14,11 +14,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.location import canonical, is_ours
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
 from lakeward.lake.iceberg.meta.ownpaths import check_path
-from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.meta.summary import summary_of, walk
 from lakeward.lake.kept import Kept
 from lakeward.model import ExpiringSnapshot, SnapshotId
 from lakeward.spi import OFFSETS_KEY, OWN_OFFSETS_KEY, TAG

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
+
+from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakeward.model import Bucket, RoundId, SnapshotSplit, Split
+from lakeward.spi import StoredFile
 
 OURS = "lw-"
 LIVE = "live-"
@@ -94,3 +99,49 @@ def canonical(path: str) -> str:
         return f"file://{parsed.path}"
     scheme = "s3" if parsed.scheme in ("s3a", "s3n") else parsed.scheme
     return f"{scheme}://{parsed.netloc}{parsed.path}"
+
+
+def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:
+    filesystem, path = _filesystem(io, folder)
+    root = canonical(folder)
+    for info in filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=False)):
+        if info.type == FileType.File and not info.base_name.endswith(CACHE_SUFFIX):
+            modified = info.mtime_ns // 1_000_000 if info.mtime_ns is not None else 0
+            yield StoredFile(path=f"{root}/{info.base_name}", size_bytes=info.size, modified_at_ms=modified)
+
+
+def delete_file(io: PyArrowFileIO, path: str) -> int:
+    """Bytes freed; 0 when the file is gone already."""
+    filesystem, name = _filesystem(io, path)
+    info = filesystem.get_file_info(name)
+    if info.type == FileType.NotFound:
+        return 0
+    try:
+        filesystem.delete_file(name)
+    except FileNotFoundError:
+        return 0
+    return int(info.size or 0)
+
+
+def _filesystem(io: PyArrowFileIO, path: str) -> tuple[FileSystem, str]:
+    scheme, netloc, name = io.parse_location(path, io.properties)
+    return io.fs_by_scheme(scheme, netloc), name
+
+
+def sync_files(paths: Iterable[str]) -> None:
+    """Whoever wrote them: the system keeps one copy of a file's pages. Without it a power cut may leave a catalog that
+    names empty files, since the catalog's own database is synced and they are not. Raises `OSError`."""
+    local_files = [local for local in map(_local, paths) if local is not None]
+    for path in (*local_files, *dict.fromkeys(map(os.path.dirname, local_files))):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _local(path: str) -> str | None:
+    parsed = urlparse(path)
+    if parsed.scheme not in ("", "file"):
+        return None
+    return parsed.path if os.path.exists(parsed.path) else unquote(parsed.path)

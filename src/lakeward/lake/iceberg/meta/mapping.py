@@ -22,11 +22,10 @@ from pyiceberg.transforms import (
 )
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey
-from lakeward.lake.core.historylimit import new_history
-from lakeward.lake.iceberg.meta.layout import is_clean
-from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.lake.core.columns import check_partition_keys
+from lakeward.lake.core.history import new_history
+from lakeward.lake.iceberg.meta.types import is_clean, to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
-from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.model import (
     BUCKET,
     OFFSET,

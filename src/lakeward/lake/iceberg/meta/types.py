@@ -6,15 +6,18 @@ diff.
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, TimestamptzType
 
 from lakeward.errors import UnsupportedType
-from lakeward.model import TypeVisitor, spell
+from lakeward.lake.core.columns import SYSTEM
+from lakeward.model import BUCKET, OFFSET, TIMESTAMP, TypeVisitor, spell
 from lakeward.model import types as model
 
 FIELD_ID = b"PARQUET:field_id"
@@ -121,3 +124,30 @@ def spell_type(kind: ice.IcebergType) -> str:
         case ice.StructType():
             return f"struct<{', '.join(map(spell_field, kind.fields))}>"
     return str(kind)
+
+
+_BUCKET = NestedField(2147480001, BUCKET, IntegerType(), required=False)
+_OFFSET = NestedField(2147480002, OFFSET, LongType(), required=False)
+_TIMESTAMP = NestedField(2147480003, TIMESTAMP, TimestamptzType(), required=False)
+"""Far above a table's own columns, and below Iceberg's reserved ids, which begin at 2147483447."""
+
+
+def is_clean(schema: Schema) -> bool:
+    return SYSTEM.isdisjoint(f.name for f in schema.fields)
+
+
+def with_address(schema: Schema) -> Schema:
+    """With the system columns; those of a clean table are made up while it is read."""
+    if not is_clean(schema):
+        return schema
+    ids = schema.identifier_field_ids
+    return Schema(*schema.fields, _BUCKET, _OFFSET, _TIMESTAMP, schema_id=schema.schema_id, identifier_field_ids=ids)
+
+
+def address_bounds(bucket: int, offset: int) -> dict[int, bytes]:
+    return {_BUCKET.field_id: struct.pack("<i", bucket), _OFFSET.field_id: struct.pack("<q", offset)}
+
+
+def find_bucket_number(bounds: dict[int, bytes] | None) -> int | None:
+    raw = (bounds or {}).get(_BUCKET.field_id)
+    return None if raw is None else int(struct.unpack("<i", raw)[0])

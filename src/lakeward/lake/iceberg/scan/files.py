@@ -17,9 +17,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.lake.iceberg.meta.foreign import only_bucket
-from lakeward.lake.iceberg.meta.layout import find_bucket_number, with_address
 from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
+from lakeward.lake.iceberg.meta.types import find_bucket_number, with_address
 from lakeward.lake.kept import Kept
 from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet
 

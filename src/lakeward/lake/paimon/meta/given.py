@@ -14,7 +14,7 @@ from pypaimon.common.options.core_options import CoreOptions
 from pypaimon.common.options.options_utils import OptionsUtils
 
 from lakeward.errors import InvalidTable
-from lakeward.lake.given import NUMBER, Allowed
+from lakeward.lake.core.catalog import NUMBER, Allowed
 from lakeward.lake.paimon.meta.mapping import LAKE_PREFIX, lake_key
 from lakeward.model.table import TablePath
 

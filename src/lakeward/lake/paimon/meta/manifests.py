@@ -10,17 +10,64 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pypaimon.deletionvectors.deletion_vector import DeletionVector
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.table.source.deletion_file import DeletionFile
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from lakeward.lake.paimon.meta.boundedfiles import BoundedManifests
+from lakeward.lake.metadatabounds import check_positions
+from lakeward.lake.paimon.meta.connection import BoundedManifests
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, table_folder
 from lakeward.lake.paimon.meta.layout import find_address, is_clean
-from lakeward.lake.paimon.meta.vectors import load_vectors
 from lakeward.lake.s3files import allowed_of
 from lakeward.lake.tablefiles import plain_path
 from lakeward.model import BUCKET, OFFSET, PARTITION_SEPARATOR, Bucket, OffsetRange
+
+_NONE = np.array([], np.int64)
+
+
+def load_vectors(lake_table: Any, index_manifest: str | None) -> dict[str, Any]:
+    """By the name of their data file: where each vector lies."""
+    index = IndexManifestFile(lake_table)
+    index.file_io = BoundedManifests(lake_table)
+    found = index.read(index_manifest) if index_manifest else []
+    entries = [e for e in found if e.index_file.index_type == IndexManifestFile.DELETION_VECTORS_INDEX]
+    paths = lake_table.path_factory()
+    return {
+        name: DeletionFile(
+            paths.bucket_index_path(tuple(e.partition.values), e.bucket, e.index_file, lake_table.file_io),
+            vector.offset,
+            vector.length,
+            vector.cardinality,
+        )
+        for e in entries
+        for name, vector in (e.index_file.dv_ranges or {}).items()
+    }
+
+
+def load_dead(lake_table: Any, vector: Any | None) -> npt.NDArray[np.int64]:
+    """Positions, ascending."""
+    if vector is None:
+        return _NONE
+    found = DeletionVector.read(lake_table.file_io, vector)
+    check_positions(found.get_cardinality())
+    return np.sort(np.fromiter(found.bit_map(), np.int64))
+
+
+def without_dead(rows: pa.Table, dead: npt.NDArray[np.int64], start: int) -> pa.Table:
+    """`start`: the position of the first row in its file."""
+    first, last = np.searchsorted(dead, (start, start + rows.num_rows))
+    if first == last:
+        return rows
+    live = np.ones(rows.num_rows, np.bool_)
+    live[dead[first:last] - start] = False
+    return rows.filter(pa.array(live))
+
 
 ADD, DELETE = 0, 1
 UNAWARE = "-1"

@@ -14,8 +14,8 @@ from pypaimon.schema import data_types as pai
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidTable, LakeSchemaBroken, UnsupportedType
+from lakeward.lake.core.columns import check_partition_keys
 from lakeward.lake.paimon.meta.layout import is_clean
-from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.model import (
     BUCKET,
     OFFSET,

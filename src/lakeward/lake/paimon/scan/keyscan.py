@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.lake.paimon.datafile import read_file, read_schema
 from lakeward.lake.paimon.meta.manifests import Entry
-from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key, without_deletes
+from lakeward.lake.paimon.scan.datafile import KIND, SEQUENCE, merge_by_key, read_file, read_schema, without_deletes
 from lakeward.model import OFFSET
 
 YOUNG_ROWS = 1 << 20

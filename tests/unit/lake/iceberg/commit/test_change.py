@@ -11,7 +11,7 @@ from lakeward.lake.core.change import ChangeKind
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.iceberg.commit.change import IcebergChange, NewFile
 from lakeward.lake.iceberg.commit.ground import IcebergGround
-from lakeward.lake.iceberg.commit.newfiles import data_candidates
+from lakeward.lake.iceberg.commit.resolve import data_candidates
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.manifests import CACHE, load_manifests, read_entries
 from lakeward.lake.iceberg.meta.summary import summary_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.iceberg.meta.durable import sync_files
+from lakeward.lake.iceberg.meta.location import sync_files
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward_testing.faults import Faults
 from lakeward_testing.lakes import LakeRound

@@ -17,8 +17,8 @@ import pytest
 from pyiceberg.table import Table
 
 from lakeward.errors import CommitConflict, FaultInjected, SnapshotGone
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta import expiry, manifests
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import SnapshotId, new_round_id
 from lakeward.model.table import TablePath

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import FaultInjected, LakeHistoriesDiffer, LakeMetadataGone
-from lakeward.lake.iceberg.meta.forward import Forward, MetadataVersion, move_forward, plan_forward
+from lakeward.lake.iceberg.connect.forward import Forward, MetadataVersion, move_forward, plan_forward
 from lakeward.lake.iceberg.meta.location import metadata_name
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward_testing.faults import Faults

@@ -16,11 +16,11 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from lakeward.lake.core.expiry import plan_expiry
+from lakeward.lake.core.log import plan_expiry
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.log import IcebergSnapshotLog
-from lakeward.lake.iceberg.meta.ancestry import Reconciled, walk
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.manifests import live_count, plan_merges
+from lakeward.lake.iceberg.meta.summary import Reconciled, walk
 from lakeward_testing.lakes.suite import LakeSuite
 
 

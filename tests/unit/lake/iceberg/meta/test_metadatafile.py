@@ -16,8 +16,8 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
 from lakeward.errors import LakeMetadataTooLarge
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
-from lakeward.lake.iceberg.meta.metadatafile import load_metadata
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.metadatafile import load_metadata
 from lakeward.model.table import TablePath
 
 SCHEMA = Schema(NestedField(1, "n", LongType()))

@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from lakeward.errors import LakePathRefused
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import TableInfo
 from lakeward.model.table import TablePath

@@ -20,8 +20,8 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
 from lakeward.errors import InvalidTable
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
-from lakeward.lake.iceberg.meta.ownstorage import checked_answers, open_catalog
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.ownpaths import checked_answers, open_catalog
 from lakeward.lake.iceberg.meta.tableproperties import check_properties, refused_names
 from lakeward.model.table import TablePath
 

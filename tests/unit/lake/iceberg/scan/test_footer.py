@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.lake.iceberg.scan.footer import Footer
+from lakeward.lake.iceberg.scan.project import Footer
 from lakeward.model.table import TablePath
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.folder import folder_options

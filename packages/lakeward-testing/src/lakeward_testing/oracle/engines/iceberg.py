@@ -16,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, RESTError
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
-from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
+from lakeward.lake.iceberg.connect.sqlcatalog import IcebergSqlCatalog
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.model.sqltype import parse_type
 from lakeward_testing.chaos.tables import Meddler

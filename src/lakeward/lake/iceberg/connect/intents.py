@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.location import metadata_folder
 from lakeward.lake.iceberg.meta.ownpaths import check_path

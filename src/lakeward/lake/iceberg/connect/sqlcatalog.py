@@ -36,11 +36,10 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from lakeward.errors import LakeMetadataGone
-from lakeward.lake.iceberg.meta.catalogmark import load_mark
-from lakeward.lake.iceberg.meta.durable import sync_files
-from lakeward.lake.iceberg.meta.location import metadata_folder, metadata_name
+from lakeward.lake.iceberg.connect.catalogmark import load_mark
+from lakeward.lake.iceberg.connect.metadatafile import check_size, metadata_limit, parse_metadata, read_metadata
+from lakeward.lake.iceberg.meta.location import metadata_folder, metadata_name, sync_files
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
-from lakeward.lake.iceberg.meta.metadatafile import check_size, metadata_limit, parse_metadata, read_metadata
 from lakeward.lake.iceberg.meta.ownpaths import (
     OwnFileIO,
     allowed_paths,

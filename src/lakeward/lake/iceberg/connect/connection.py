@@ -16,12 +16,11 @@ from pyiceberg.table import Table
 from requests.adapters import HTTPAdapter
 
 from lakeward.errors import InvalidConfig
+from lakeward.lake.iceberg.connect.vended import TABLE_MARK, VendedFileIO, VendedStorage, is_vended
 from lakeward.lake.iceberg.meta.columnids import planned_view
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths
-from lakeward.lake.iceberg.meta.ownstorage import open_catalog, without_code
+from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths, open_catalog, without_code
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
-from lakeward.lake.iceberg.meta.vended import TABLE_MARK, VendedFileIO, VendedStorage, is_vended
 from lakeward.model import Clock, SystemClock, TableInfo
 from lakeward.model.table import TablePath
 from lakeward.protocol.token import TokenSource
@@ -178,7 +177,7 @@ def _parse_deletes(text: str) -> DeleteEncoding:
 
 def _open(name: str, options: dict[str, Any]) -> Catalog:
     if options.get("type") == "sql":
-        from lakeward.lake.iceberg.meta.sqlcatalog import (
+        from lakeward.lake.iceberg.connect.sqlcatalog import (
             IcebergSqlCatalog,
         )  # SQLAlchemy comes with it, which REST clients need not load
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,14 +17,66 @@ from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
 from lakeward.lake.core.columns import fill_address
-from lakeward.lake.dictionaries import gzip_level
-from lakeward.lake.encoding import settled
+from lakeward.lake.encoding import gzip_level, settled
 from lakeward.lake.paimon.meta.layout import is_clean
-from lakeward.lake.paimon.meta.manifests import Entry
-from lakeward.lake.paimon.meta.vectors import load_dead, without_dead
-from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, count_deletes
+from lakeward.lake.paimon.meta.manifests import Entry, load_dead, without_dead
 from lakeward.lake.tablefiles import plain_path, sync
-from lakeward.model import LAKE_FIELDS, cast_values
+from lakeward.model import LAKE_FIELDS, OFFSET, cast_values
+
+SEQUENCE, KIND = "_SEQUENCE_NUMBER", "_VALUE_KIND"
+_FILE = "_FILE"
+_LIVE_KINDS = pa.array([0, 2], pa.int8())
+"""+I and +U."""
+
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def merge_by_key(
+    files: Sequence[Iterator[pa.Table]], keys: Sequence[str], *, is_by_offset: bool = True
+) -> Iterator[pa.Table]:
+    """Sorted by key, each key once; deletes are rows like others."""
+    order = [(name, "ascending") for name in (*keys, *((OFFSET,) if is_by_offset else ()), SEQUENCE)]
+    going, held = dict(enumerate(files)), list[pa.Table]()
+    hungry = set(going)
+    while True:
+        for number in sorted(hungry):
+            part = next(going[number], None)
+            if part is None:
+                del going[number]
+            else:
+                held.append(part.append_column(_FILE, pa.array(np.full(part.num_rows, number, np.int32))))
+        if not held:
+            return
+        rows = pa.concat_tables(held).combine_chunks().sort_by(order)
+        last = _last_of_key(rows, keys)
+        source = rows.column(_FILE).to_numpy()
+        stop = _complete(source, going)
+        yield rows.slice(0, stop).filter(pa.array(last[:stop])).drop_columns([_FILE])
+        held = [rows.slice(stop)] if stop < rows.num_rows else []
+        hungry = set(going) - set(source[stop:].tolist())
+
+
+def without_deletes(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.is_in(rows.column(KIND), _LIVE_KINDS))
+
+
+def count_deletes(rows: pa.Table) -> int:
+    live: int = pc.sum(pc.is_in(rows.column(KIND), _LIVE_KINDS)).as_py() or 0
+    return int(rows.num_rows) - live
+
+
+def _complete(source: np.ndarray[Any, Any], going: dict[int, Iterator[pa.Table]]) -> int:
+    """How many rows nothing can come before any more."""
+    return min((int(np.flatnonzero(source == number)[-1]) + 1 for number in going), default=len(source))
+
+
+def _last_of_key(rows: pa.Table, keys: Sequence[str]) -> Flags:
+    same = np.ones(max(0, rows.num_rows - 1), np.bool_)
+    for name in keys:
+        column = rows.column(name).combine_chunks()
+        same &= pc.equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+    return np.append(~same, True)
+
 
 HELD_ROWS = 1 << 19
 """Of all files that are merged at a time: wide rows of a kilobyte are half a gigabyte."""
