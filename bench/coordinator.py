@@ -43,12 +43,19 @@ from lakeward.model import (
     SystemClock,
     TableDescriptor,
     TableInfo,
+    TablePath,
     new_round_id,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol import routes
-from lakeward.protocol.commit import CommitReport, CommittedRange
-from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, TableFinished, TableInWork
+from lakeward.protocol.heartbeat import (
+    CommitReport,
+    CommittedRange,
+    HandedOut,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    TableFinished,
+    TableInWork,
+)
 from lakeward.protocol.tables import CreateTable
 from lakeward.server.admission.interpreter import share_turns
 from lakeward.spi import load_lake

@@ -25,8 +25,7 @@ import pyarrow as pa
 
 from bench.maintenance import EXPIRY, Yard, best_in_turn, opened, rows
 from bench.report import Report
-from lakeward.model import COMPACT, set_injector
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, TablePath, set_injector
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "10000"))

@@ -35,7 +35,7 @@ import pyarrow as pa
 from bench.report import Cost, Report
 from lakeward.hot.fluss.tiernow import tier_now
 from lakeward.hot.fluss.wire.messages import LATEST_KV_SNAPSHOTS
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import DATABASE, Append, DropTable, MakeTable, UpsertRange

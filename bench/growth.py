@@ -16,8 +16,7 @@ import numpy as np
 
 from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi import load_lake
 from tests.kit.inprocess import InProcessLakeward

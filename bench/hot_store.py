@@ -27,8 +27,7 @@ from bench.hot_store_pk import BATCH, SCHEMA, WINDOW, make_batches, measure_pk
 from bench.report import Report
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import Bucket, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, TableDescriptor, TableId, TableInfo, TablePath
 from lakeward.protocol.flight import Act, ActionRequest, BatchHeader, PutCommand, PutKind, log_ticket, to_bytes
 
 BUCKETS, PRODUCERS, TABLES = 4, 2, 20

@@ -27,8 +27,17 @@ from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, parse_type, to_arrow_schema
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    Bucket,
+    Column,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    TablePath,
+    parse_type,
+    to_arrow_schema,
+)
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 

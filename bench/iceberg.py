@@ -48,11 +48,11 @@ from lakeward.model import (
     Schema,
     TableDescriptor,
     TableInfo,
+    TablePath,
     new_round_id,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import CommitProperties, LakeStorage, Precondition, WriteTask
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.engines import duckdb_connection

@@ -16,8 +16,7 @@ from typing import Any
 
 from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import COMPACT
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, TablePath
 from tests.kit.iceberg.folder import folder_lake
 from tests.kit.inprocess import InProcessLakeward
 

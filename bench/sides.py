@@ -27,8 +27,7 @@ from bench.report import Report
 from bench.tiering import LOG_COLUMNS, log_rows
 from lakeward.client import Table
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model import DEFAULT_SIDE, Bucket, Content, OffsetMap, SideName, SystemClock, side_table
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Bucket, Content, OffsetMap, SideName, SystemClock, TablePath, side_table
 from lakeward.protocol.routes import ROUNDS
 from lakeward.spi import load_lake
 from lakeward_testing.clock import ManualClock

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.verify import verify_table
 from tests.kit.iceberg.folder import folder_lake
 from tests.kit.inprocess import InProcessLakeward

@@ -22,8 +22,7 @@ from lakeward.errors import LakewardError
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import Bucket, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, TableInfo, TablePath
 from lakeward_testing.faults import Faults
 
 SETTINGS = {"log.segment.file-size": "16kb"}

@@ -18,8 +18,7 @@ import pyarrow as pa
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import Bucket, Column, Int64Type, Schema, StringType, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Column, Int64Type, Schema, StringType, TableDescriptor, TableId, TableInfo, TablePath
 
 WRITERS, KEYS, PUTS, BUCKETS = 3, 12, 40, 2
 

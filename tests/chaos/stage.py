@@ -33,10 +33,10 @@ from lakeward.model import (
     RoundOwner,
     SnapshotId,
     SystemClock,
+    TablePath,
     new_instance_id,
     new_round_id,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import LakeStorage, PluginCache

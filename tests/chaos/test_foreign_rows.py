@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.model import TableState
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath, TableState
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward_testing.faults import Faults
 from tests.chaos.stage import TABLE, Stage

@@ -18,8 +18,17 @@ import pytest
 
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import OFFSET, Bucket, Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    OFFSET,
+    Bucket,
+    Column,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    TablePath,
+    new_table_id,
+    parse_type,
+)
 from tests.chaos.hot_worker import SETTINGS, rows_of
 
 POINTS = (

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.coordinator.state.readleases import ReadLeases
-from lakeward.model import ExpiringSnapshot, SideId, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import ExpiringSnapshot, SideId, SnapshotId, TablePath
 from lakeward_testing.faults import Faults
 from tests.chaos.plays import Trace, play
 from tests.chaos.stage import TABLE, Stage

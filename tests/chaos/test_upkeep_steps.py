@@ -19,8 +19,7 @@ import lakeward
 import lakeward_testing
 from lakeward.errors import FaultInjected, LakewardError
 from lakeward.lake.orphans import OrphanRemoval
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.spi import load_lake
 from lakeward_testing.chaos.plan import ACTIONS, COMPACT_STEPS, JOB_STEPS, SERVER_STEPS

@@ -44,10 +44,9 @@ from lakeward.model import (
     Split,
     TableId,
     TableInfo,
+    TablePath,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
-from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
+from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, Committed, LeaseCheck, LeaseVerdict
 from lakeward.spi import (
     ROUND_KEY,
     TABLE_ID_KEY,

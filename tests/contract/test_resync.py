@@ -14,7 +14,7 @@ from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.lance.plugin import open_lake as open_lance
 from lakeward.lake.paimon.plugin import load as open_paimon
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.suite import LakeSuite

@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeward.errors import FlussError, LakewardError, ServerUnavailable
-from lakeward.model import FAULTS_ENV
-from lakeward.model.table import TablePath
+from lakeward.model import FAULTS_ENV, TablePath
 from lakeward.verify import verify_table
 from lakeward_testing.chaos.child import LabChild
 from lakeward_testing.chaos.plan import JOB_STEPS, FaultKind, PlannedFault

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.verify import verify_table
 from tests.fluss.steps import DATABASE, Append, Delete, KvScan, MakePartition, MakeTable, Step, Upsert
 from tests.fluss.world import SYSTEM, FlussWorld

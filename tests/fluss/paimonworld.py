@@ -6,7 +6,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.spi import load_lake
 from tests.fluss.steps import DATABASE
 from tests.fluss.world import FlussWorld

@@ -11,8 +11,7 @@ import pytest
 from lakeward.errors import NotFound
 from lakeward.hot.fluss.lakehistory import Registered
 from lakeward.hot.fluss.logmarks import ACCEPT_VARIABLE
-from lakeward.model import Bucket, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, SnapshotId, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, Append, MakeTable, events

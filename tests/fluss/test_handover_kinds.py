@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.compact.once import compact_once
 from lakeward.tiering.job.options import TieringOptions

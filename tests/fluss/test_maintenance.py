@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, LakeSnapshotOf, MakeTable, Upsert

@@ -9,8 +9,7 @@ import pytest
 
 from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.tiernow import tier_now
-from lakeward.model import OffsetMap
-from lakeward.model.table import TablePath
+from lakeward.model import OffsetMap, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.verify import verify_table
 from lakeward_testing.waiting import wait_until

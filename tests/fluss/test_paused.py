@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import DATABASE, Append, MakeTable

@@ -10,8 +10,7 @@ import pytest
 from lakeward.cli.cluster import compact_cluster_now, tier_cluster_now
 from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.handout.standing import Standing
-from lakeward.model import InstanceId, JobName, RoundId
-from lakeward.model.table import TablePath
+from lakeward.model import InstanceId, JobName, RoundId, TablePath
 from lakeward.protocol.heartbeat import LeaseCheck
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, MakeTable, Upsert, events
 from tests.fluss.test_handover import LEASE_S

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import FlussError, ServerUnavailable
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.waiting import wait_until
 from tests.fluss.kinds import KINDS, Grown, Kind, counted, scan_kv

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from lakeward.model import Bucket
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.waiting import wait_until

@@ -21,8 +21,7 @@ from lakeward.errors import FlussError, InvalidInput, LakeUnavailable, NotFound,
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.tables import partition_ids
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import PARTITION_SEPARATOR, OffsetMap, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import PARTITION_SEPARATOR, OffsetMap, TableInfo, TablePath
 from lakeward.spi import load_lake
 from lakeward_testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, LIMIT_S, Append, DropTable, MakePartition, MakeTable, Step, Unfinished, produce

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import OFFSET, TYPES, TypeRow, parse_type, to_arrow_type
-from lakeward.model.table import TablePath
+from lakeward.model import OFFSET, TYPES, TablePath, TypeRow, parse_type, to_arrow_type
 from lakeward_testing.lakes import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite
 from lakeward_testing.scripted_log import Row

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.verify import verify_table
 from tests.interop.javaiceberg import JavaIceberg, start_java

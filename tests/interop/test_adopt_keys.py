@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.verify import verify_table
 from lakeward_testing.faults import Faults

@@ -22,8 +22,7 @@ from lakeward.errors import (
     ReplacedRowMissing,
 )
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import Column, OffsetMap, OffsetSet, SnapshotId, TableId, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, OffsetMap, OffsetSet, SnapshotId, TableId, TablePath, parse_type
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import ROWS_KEY, TAG

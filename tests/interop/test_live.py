@@ -15,8 +15,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError
 
 from lakeward.lake.iceberg.commit.newsnapshot import LIVE_IDS
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.live.table import COMPLETE_KEY, LiveLimits

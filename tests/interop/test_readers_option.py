@@ -12,7 +12,7 @@ import pytest
 from lakeward.errors import InvalidTable
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.tables import AlterTable
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.folder import folder_lake

@@ -14,7 +14,7 @@ from pyiceberg.types import IntegerType, LongType
 
 from lakeward.errors import InvalidAlter, LakeSchemaBroken
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite

@@ -13,8 +13,7 @@ import pytest
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import TableState
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath, TableState
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.tables import AlterTable
 from lakeward_testing.clock import ManualClock

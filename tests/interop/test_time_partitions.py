@@ -13,8 +13,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import DayTransform
 
 from lakeward.errors import LakewardError
-from lakeward.model import Bucket
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.verify import verify_table

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model import Bucket, LogSplit, OffsetRange, RoundId, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, LogSplit, OffsetRange, RoundId, SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi import WriteTask
 from lakeward_testing.clock import ManualClock

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.errors import TableAlreadyExists, TableNotFound
-from lakeward.model import Bucket, Clock, CutEnds, OffsetMap, OffsetRange, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Clock, CutEnds, OffsetMap, OffsetRange, TableId, TableInfo, TablePath
 from lakeward.spi import HotAdmin, LogBounds, RetentionGuard, Waiting
 
 ROW_BYTES = 100

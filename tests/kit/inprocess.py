@@ -40,22 +40,21 @@ from lakeward.model import (
     SideName,
     TableDescriptor,
     TableInfo,
+    TablePath,
     WorkKind,
     first_side,
     new_instance_id,
     new_round_id,
     side_table,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatRequest,
     TableFailed,
     TableFinished,
 )
-from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.readplan import ReadPlan, WriteToken
 from lakeward.protocol.tables import AlterTable, CreateTable
-from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
 from lakeward.read.changes import ChangeRequest, Point, read_changes
 from lakeward.read.result import ReadResult

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from lakeward.lake.memory.rows import data_files, live_mask, live_rows
 from lakeward.lake.memory.table import DataFile, MemoryLake, MemoryTable, PositionDeletes, Snapshot
-from lakeward.model import OffsetSet, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import OffsetSet, SnapshotId, TablePath
 
 
 class MemoryForeignEngine:

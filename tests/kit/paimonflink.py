@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.lake.paimon.meta.connection import PaimonConnection
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.spi import COMMIT_USER, OFFSETS_KEY
 from lakeward_testing.paimonforeign import PaimonForeignEngine
 

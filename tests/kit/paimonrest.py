@@ -27,7 +27,7 @@ from pypaimon.schema.data_types import DataTypeParser
 from pypaimon.schema.schema_change import Move, MoveType, SchemaChange
 
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 TOKEN, PREFIX = "secret", "paimon"
 Answer = tuple[int, dict[str, Any]]

@@ -17,9 +17,9 @@ from lakeward.model import (
     Bucket,
     Column,
     TableInfo,
+    TablePath,
     to_arrow_schema,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import HotStore, KvSnapshot, LogBounds
 from lakeward_testing.scripted_log import FIRST_AT_MS, Row, ScriptedLog
 

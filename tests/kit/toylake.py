@@ -49,12 +49,11 @@ from lakeward.model import (
     RoundId,
     SnapshotId,
     TableInfo,
+    TablePath,
     parse_type,
     to_arrow_schema,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.codec import decode, encode
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed, decode, encode
 from lakeward.spi import DeleteEncoding, LakeDelete, LakeFile, RewriteResult, RewriteTask, WriteTask
 
 STORAGE, ERRORS, VERSION = LocalFiles(), lake_errors("toy"), "toy.version"

@@ -36,12 +36,13 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     WorkKind,
     new_round_id,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import (
+    CommitReport,
+    CommittedRange,
     HandedOut,
     HeartbeatAnswer,
     HeartbeatRequest,

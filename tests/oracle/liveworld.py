@@ -12,8 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import DEFAULT_SIDE, Clock, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Clock, SystemClock, TablePath
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.server.iceberg.readonly import ReadOnlyTables

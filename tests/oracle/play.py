@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from lakeward.client.rows import fit_rows
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath
 from lakeward.read.arrow import request_of
 from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock

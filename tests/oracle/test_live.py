@@ -14,8 +14,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.client.columns import parse_columns
-from lakeward.model import COMPACT
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, TablePath
 from lakeward.protocol.tables import AlterTable
 from tests.kit.iceberg.engines import duckdb_connection
 from tests.oracle.liveworld import LiveWorld, live_world

@@ -19,8 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lakeward.errors import LakewardError
-from lakeward.model import TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath
 from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.rounds import LakeRound
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

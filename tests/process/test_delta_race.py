@@ -31,7 +31,7 @@ print([v for v in range(1, {VERSIONS + 1}) if log.append(v, entry)])
 DYING = """
 import os, sys
 from lakeward.lake.delta.plugin import open_lake
-from lakeward.model.faults import set_injector
+from lakeward.model.process import set_injector
 from lakeward_testing.lakes import LakeRound
 from tests.process.test_delta_race import make_log
 lake, log = make_log(*sys.argv[1:3])

@@ -13,7 +13,7 @@ from lakeward.model import FAULTS_ENV
 from lakeward_testing import Fault, Faults
 
 CHILD = """
-from lakeward.model.faults import fault_point
+from lakeward.model.process import fault_point
 for number in range(4):
     print(number, flush=True)
     fault_point("child.step", number=number)

@@ -24,8 +24,7 @@ from lakeward.hot.embedded.serve.flightdata import write_field
 from lakeward.hot.embedded.serve.grpcserver import BESIDE_BATCH, FlightLimits, TlsPair
 from lakeward.hot.embedded.serve.quota import StreamQuotas
 from lakeward.hot.embedded.serve.service import FlightService
-from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, new_table_id
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, log_ticket, to_bytes
 from lakeward_testing.waiting import wait_until

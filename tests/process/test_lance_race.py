@@ -38,7 +38,7 @@ else:
 DYING = """
 import os, sys
 from lakeward.lake.lance.plugin import open_lake
-from lakeward.model.faults import set_injector
+from lakeward.model.process import set_injector
 from lakeward_testing.lakes import LakeRound
 from tests.process.test_lance_race import make_log
 lake, log = make_log(*sys.argv[1:3])

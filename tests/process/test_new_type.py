@@ -11,14 +11,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "lakeward"
+TYPES = "model/types/__init__.py"
 YEAR = {
-    "model/types.py": ("@dataclass(frozen=True, kw_only=True)\nclass DateType", """@dataclass(frozen=True, kw_only=True)
+    TYPES: ("@dataclass(frozen=True, kw_only=True)\n" "class DateType", """@dataclass(frozen=True, kw_only=True)
 class YearType(DataType):
     keyword = "YEAR"
 
 
 """),
-    "model/typetable.py": (")  # fmt: skip", """    TypeRow(
+    "model/types/typetable.py": (")  # fmt: skip", """    TypeRow(
         cls=t.YearType, is_spelled=True, arrow="int32", iceberg="int", spark="int", fluss=None, delta="integer",
         avro="int", paimon="INT", example=t.YearType(), values=(-44, 1969),
     ),

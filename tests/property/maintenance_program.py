@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from lakeward.errors import FaultInjected, LakewardError
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import COMPACT, set_injector
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, TablePath, set_injector
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 from lakeward.spi import LakeStorage
 from lakeward.tiering.compact.plan import CompactionPolicy

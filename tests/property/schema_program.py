@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidAlter, LakeMismatch
-from lakeward.model import Column, ColumnChange, TableInfo, parse_type, to_arrow_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, ColumnChange, TableInfo, TablePath, parse_type, to_arrow_type
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import LakeStorage

@@ -29,13 +29,13 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     TimestampLtzType,
     TimestampType,
     TimeType,
     partition_name,
 )
 from lakeward.model import TYPES as TYPE_ROWS
-from lakeward.model.table import TablePath
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 OFFSETS = st.integers(0, 2**62)

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model import DEFAULT_SIDE, Bucket, Content, OffsetMap, SideName, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Bucket, Content, OffsetMap, SideName, SystemClock, TablePath
 from lakeward.spi import LakeStorage
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults

@@ -55,13 +55,14 @@ from lakeward.model import (
     SideId,
     TableId,
     TableInfo,
+    TablePath,
     TableState,
     WorkKind,
     new_round_id,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import (
+    CommitReport,
+    CommittedRange,
     HandedOut,
     HeartbeatRequest,
     LeaseCheck,

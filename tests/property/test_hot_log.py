@@ -27,10 +27,10 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import RetentionGuard
 from lakeward_testing.clock import ManualClock
 

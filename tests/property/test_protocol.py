@@ -39,12 +39,12 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import MOST_SLOTS, HeartbeatRequest, TableInWork
 from lakeward.protocol.operate import MOST_SQL_ROWS, SqlQuery
-from lakeward.protocol.version import PROTOCOL_MAJOR, check_peer
+from lakeward.protocol.routes import PROTOCOL_MAJOR, check_peer
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, PATHS, RANGES, TABLES, TEXT, descriptors
 
 NOT_SENT = {"Token", "TokenSet", "WriteToken"}

@@ -29,10 +29,10 @@ from lakeward.model import (
     Schema,
     TableDescriptor,
     TableInfo,
+    TablePath,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import Committable
 from lakeward_testing import Faults, ManualClock
 from lakeward_testing.intents import MemoryIntents

@@ -17,8 +17,7 @@ from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.cli.files.rowfiles import WriteFormat, read_file
 from lakeward.cli.files.rowprint import ReadFormat, write_rows
 from lakeward.client.rows import fit_rows
-from lakeward.model import OFFSET, Schema, TableDescriptor, TableId, TableInfo, from_arrow_schema
-from lakeward.model.table import TablePath
+from lakeward.model import OFFSET, Schema, TableDescriptor, TableId, TableInfo, TablePath, from_arrow_schema
 from tests.property.test_verify_rows import Double, Single, build, shapes
 
 NAN = {Double: 0x7FF8000000000000, Single: 0x7FC00000}

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import TableBusy
-from lakeward.model import DEFAULT_SIDE, SideName, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, SideName, SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable

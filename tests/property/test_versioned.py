@@ -27,7 +27,7 @@ from lakeward.model import (
     split_from_json,
     unpack,
 )
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 from lakeward.tiering.round.outcome import WriteOutcome
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, OFFSETS, PARTITION_VALUES, SPLITS, TEXT
 

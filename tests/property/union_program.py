@@ -15,8 +15,7 @@ from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.spi import LakeStorage, load_lake
 from lakeward.tiering.round.control import RoundControl
 from lakeward_testing.clock import ManualClock

@@ -16,7 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.types import LongType
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.routes import PARTITION
 from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import wait_until

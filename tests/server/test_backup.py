@@ -18,7 +18,7 @@ import pytest
 from lakeward.cli import app
 from lakeward.client import Client
 from lakeward.errors import InvalidRequest, LakewardError
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.server.backups import list_backups, restore_backup
 from lakeward.verify import verify_table
 from lakeward_testing.waiting import wait_until

@@ -31,13 +31,12 @@ from lakeward.model import (
     RoundId,
     SideName,
     SnapshotId,
+    TablePath,
     new_round_id,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.flight import Ticket, from_bytes, ticket_from_text
-from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.heartbeat import CommitReport, CommittedRange, HeartbeatRequest, LeaseCheck
+from lakeward.protocol.readplan import WriteToken
 from lakeward.spi import CoordinatorClient
 from lakeward_testing.waiting import wait_until
 from tests.kit.serverprocess import ServerProcess

@@ -26,8 +26,7 @@ import pytest
 
 import lakeward
 from lakeward.client import Client, connect
-from lakeward.protocol.routes import HEARTBEAT, JOBS
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_MAJOR, PROTOCOL_MINOR
+from lakeward.protocol.routes import HEARTBEAT, JOBS, PROTOCOL, PROTOCOL_MAJOR, PROTOCOL_MINOR
 from lakeward_testing.chaos.switches import CLOCK, Switches
 from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import wait_until
@@ -151,7 +150,7 @@ def test_an_open_address_and_another_version_are_found(lab: Lab, tmp_path: Path)
     change("__init__.py", f'__version__ = "{lakeward.__version__}"', '__version__ = "0.0.9"')
     told = lab.examine(python_path=tmp_path) - found
     assert ("versions", "server", f"lakeward 0.0.9 here, {lakeward.__version__} there") in told
-    change("protocol/version.py", f"PROTOCOL_MINOR = {PROTOCOL_MINOR}", f"PROTOCOL_MINOR = {PROTOCOL_MINOR + 1}")
+    change("protocol/routes.py", f"PROTOCOL_MINOR = {PROTOCOL_MINOR}", f"PROTOCOL_MINOR = {PROTOCOL_MINOR + 1}")
     newer = f"{PROTOCOL_MAJOR}.{PROTOCOL_MINOR + 1}"
     assert ("versions", "server", f"protocol {newer} here, {PROTOCOL} there") in lab.examine(python_path=tmp_path)
 

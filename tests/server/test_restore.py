@@ -19,7 +19,7 @@ from lakeward.config import resolve
 from lakeward.errors import LakeMetadataGone, LakewardError, TimedOut, WritesPaused
 from lakeward.lake.iceberg.connect.forward import move_forward
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.verify import verify_table
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

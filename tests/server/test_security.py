@@ -30,8 +30,7 @@ from lakeward.errors import (
     Unauthorized,
     from_wire,
 )
-from lakeward.protocol.routes import FACTS, HEALTH, INFO, READY, TABLES
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
+from lakeward.protocol.routes import FACTS, HEALTH, INFO, PROTOCOL, PROTOCOL_HEADER, READY, TABLES
 from lakeward.spi import load_lake
 from tests.kit.serverprocess import ServerProcess
 

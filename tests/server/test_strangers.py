@@ -11,8 +11,7 @@ import httpx
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from lakeward.protocol.routes import API
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
+from lakeward.protocol.routes import API, PROTOCOL, PROTOCOL_HEADER
 from tests.kit.serverprocess import ServerProcess
 from tests.server.conftest import StartServer
 

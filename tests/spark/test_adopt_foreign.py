@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg import types as ice
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame

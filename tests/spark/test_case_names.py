@@ -13,8 +13,7 @@ import pytest
 
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidTable
-from lakeward.model import Schema, TableDescriptor, TableInfo, new_table_id
-from lakeward.model.table import TablePath
+from lakeward.model import Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.verify import verify_table

@@ -15,8 +15,7 @@ import pytest
 
 import lakeward.spark
 from lakeward.client import Client, Table
-from lakeward.model import BUCKET, OFFSET, SYSTEM_COLUMNS_PROPERTY
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, OFFSET, SYSTEM_COLUMNS_PROPERTY, TablePath
 from lakeward.protocol import routes
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame

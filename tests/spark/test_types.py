@@ -14,8 +14,7 @@ import pytest
 
 import lakeward.spark
 from lakeward.client import Client
-from lakeward.model import OFFSET, TypeRow
-from lakeward.model.table import TablePath
+from lakeward.model import OFFSET, TablePath, TypeRow
 from tests.interop.enginetypes import (
     DEPTHS,
     PARTS,

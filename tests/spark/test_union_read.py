@@ -31,8 +31,8 @@ from lakeward.errors import (
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model import Bucket, CutState, OffsetMap
+from lakeward.protocol.readplan import WriteToken
 from lakeward.protocol.tables import ServerInfo
-from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
 from lakeward.read.spark.batch import FIELD_IDS, read_frame
 from lakeward.read.spark.lakefiles import FileGroups

@@ -14,8 +14,7 @@ import pytest
 
 from lakeward.bucketing.pieces import split_partitions
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import Bucket, OffsetSet
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, OffsetSet, TablePath
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.deadrows import DeadRows

@@ -14,7 +14,7 @@ import typer
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Server, Table, note, print_json
 from lakeward.errors import InvalidRequest, ServerUnavailable
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
 from lakeward.protocol.operate import AdoptTable

@@ -44,8 +44,8 @@ def create(
 
     Example: lakeward backup create /backups --with-lake"""
     from lakeward.protocol import routes
-    from lakeward.protocol.backup import BackupMade, MakeBackup
     from lakeward.protocol.codec import decode, encode
+    from lakeward.protocol.tables import BackupMade, MakeBackup
 
     with closing(open_server(server)) as door:
         message = encode(MakeBackup(target=_absolute(target), with_lake=with_lake))

@@ -13,8 +13,7 @@ from lakeward.cli.output import Json, Lake, Server, Table, counted, lake_params,
 from lakeward.config import options
 from lakeward.config.tables import SIDE, side_prefix
 from lakeward.errors import InvalidConfig, TableBusy
-from lakeward.model import SideName, side_table
-from lakeward.model.table import TablePath
+from lakeward.model import SideName, TablePath, side_table
 from lakeward.protocol import routes
 
 if TYPE_CHECKING:

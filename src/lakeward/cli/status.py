@@ -28,8 +28,7 @@ from lakeward.cli.output import (
     size,
 )
 from lakeward.errors import InvalidRequest, TableNotFound
-from lakeward.model import SideName
-from lakeward.model.table import TablePath
+from lakeward.model import SideName, TablePath
 from lakeward.protocol import routes
 
 

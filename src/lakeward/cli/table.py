@@ -30,8 +30,7 @@ from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, la
 from lakeward.cli.roundprogress import watching
 from lakeward.config.options import TABLE_DATALAKE_FRESHNESS as FRESHNESS
 from lakeward.errors import InvalidAlter, InvalidRequest
-from lakeward.model import FIXED_FOREVER
-from lakeward.model.table import TablePath
+from lakeward.model import FIXED_FOREVER, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
 from lakeward.protocol.operate import ResyncChoice, ResyncTable

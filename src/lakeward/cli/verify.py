@@ -16,8 +16,7 @@ from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
 from lakeward.config.tables import lakes_in_use
 from lakeward.errors import InvalidInput, InvalidTable, LakewardError, UnsupportedType
-from lakeward.model import SideName, changelog_side, named_sides
-from lakeward.model.table import TablePath
+from lakeward.model import SideName, TablePath, changelog_side, named_sides
 from lakeward.protocol.codec import encode
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lakeward import __version__
-from lakeward.protocol.version import PROTOCOL
+from lakeward.protocol.routes import PROTOCOL
 
 PARTS = ("pyarrow", "pyspark", "pyiceberg", "duckdb", "rocksdict", "fastapi")
 

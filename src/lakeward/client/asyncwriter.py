@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from lakeward.client.writer import BufferedWriter, Columns
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 
 
 class AsyncWriter:

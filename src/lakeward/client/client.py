@@ -15,11 +15,9 @@ from lakeward.client.show import show_client
 from lakeward.client.table import Table
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.hot.embedded.remote.failure import doing
-from lakeward.model import BucketFunction, Schema, TableDescriptor, TableInfo, of_table
-from lakeward.model.table import TablePath
+from lakeward.model import BucketFunction, Schema, TableDescriptor, TableInfo, TablePath, of_table
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
-from lakeward.protocol.cuts import CreateCut, CutStatus
 from lakeward.protocol.operate import (
     LakeRestored,
     RebuildLake,
@@ -28,7 +26,7 @@ from lakeward.protocol.operate import (
     SchemaReconciled,
     TierNowAnswer,
 )
-from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
+from lakeward.protocol.tables import AlterTable, CreateCut, CreateTable, CutStatus, ServerInfo, TableAnswer
 from lakeward.protocol.views import TableStatus
 
 FRESHNESS = "table.datalake.freshness"

@@ -18,7 +18,7 @@ from lakeward.hot.embedded.remote.connection import Backoff
 from lakeward.hot.embedded.remote.shapes import log_schema
 from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, Bucket, OffsetMap, OffsetRange, TableInfo
 from lakeward.protocol.flight import Read, Ticket
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 
 Start = str | datetime | OffsetMap | WriteToken
 LONG_POLL_S = 10.0

@@ -24,7 +24,7 @@ from lakeward.hot.embedded.remote.failure import doing
 from lakeward.hot.embedded.remote.shapes import check_put, log_schema
 from lakeward.model import Bucket, OffsetMap, SystemClock, TableInfo, of_table
 from lakeward.protocol.flight import PutAck, PutKind
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 from lakeward.spi import LogBounds
 
 if TYPE_CHECKING:

@@ -46,12 +46,19 @@ from lakeward.model import (
     SnapshotId,
     TableId,
     TableInfo,
+    TablePath,
     WorkKind,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
-from lakeward.protocol.cuts import CutStatus
-from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.heartbeat import (
+    CommitAnswer,
+    CommitReport,
+    Committed,
+    HandedOut,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseCheck,
+    LeaseVerdict,
+)
 from lakeward.protocol.operate import (
     AdmissionAnswer,
     AdmissionQuery,
@@ -62,6 +69,7 @@ from lakeward.protocol.operate import (
     TierNowAnswer,
 )
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.tables import CutStatus
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi import CoordinatorClient, HotAdmin, LakeStorage
 

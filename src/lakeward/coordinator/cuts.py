@@ -21,11 +21,11 @@ from lakeward.model import (
     OffsetMap,
     SideId,
     SnapshotId,
+    TablePath,
     check_cut,
     fault_point,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.cuts import CutStatus
+from lakeward.protocol.tables import CutStatus
 from lakeward.spi import LakeReader, LakeSnapshot, SupportsSnapshotNames
 
 log = logging.getLogger(__name__)

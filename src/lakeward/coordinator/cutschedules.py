@@ -11,7 +11,7 @@ from lakeward.coordinator.cuts import Cuts
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import CutScheduleNotFound, InvalidRequest, LakewardError
 from lakeward.model import Cut, CutSchedule, CutState, check_schedule
-from lakeward.protocol.cuts import CutScheduleStatus
+from lakeward.protocol.tables import CutScheduleStatus
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import LakeNotFound
 from lakeward.model import check_database
-from lakeward.protocol.databases import DatabaseStatus
+from lakeward.protocol.tables import DatabaseStatus
 
 
 class Databases:

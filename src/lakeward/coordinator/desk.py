@@ -14,8 +14,9 @@ from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model import InstanceId, JobName, RoundId, RoundPhases, RoundResult, SideId
-from lakeward.protocol.commit import CommitAnswer, CommitReport
 from lakeward.protocol.heartbeat import (
+    CommitAnswer,
+    CommitReport,
     HandedOut,
     HeartbeatAnswer,
     HeartbeatRequest,

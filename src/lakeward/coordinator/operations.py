@@ -11,8 +11,7 @@ from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut, from_wire
-from lakeward.model import OffsetMap, SideId, SideName, TableState
-from lakeward.model.table import TablePath
+from lakeward.model import OffsetMap, SideId, SideName, TablePath, TableState
 from lakeward.protocol.operate import ResyncChoice, TierNowAnswer
 
 _S = TableState

@@ -16,7 +16,7 @@ from lakeward.lake.allowedpaths import ALLOWED_LOCATIONS, AllowedFiles, AllowedP
 from lakeward.lake.metadatabounds import LIMIT_OPTION, MetadataBounds
 from lakeward.lake.s3files import S3_OPTIONS, files_at
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.spi import LakePlugin
 
 WAREHOUSE: Final = "warehouse"

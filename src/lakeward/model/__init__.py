@@ -12,72 +12,55 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lakeward.model.arrow import *  # noqa: F403
-    from lakeward.model.background import *  # noqa: F403
-    from lakeward.model.ballast import *  # noqa: F403
-    from lakeward.model.bucket import *  # noqa: F403
-    from lakeward.model.change import *  # noqa: F403
-    from lakeward.model.clock import *  # noqa: F403
     from lakeward.model.cut import *  # noqa: F403
-    from lakeward.model.decimals import *  # noqa: F403
-    from lakeward.model.disktrouble import *  # noqa: F403
-    from lakeward.model.expiry import *  # noqa: F403
-    from lakeward.model.faults import *  # noqa: F403
+    from lakeward.model.disk import *  # noqa: F403
     from lakeward.model.ids import *  # noqa: F403
-    from lakeward.model.intent import *  # noqa: F403
     from lakeward.model.ledger import *  # noqa: F403
-    from lakeward.model.leftout import *  # noqa: F403
     from lakeward.model.logline import *  # noqa: F403
-    from lakeward.model.memory import *  # noqa: F403
-    from lakeward.model.naming import *  # noqa: F403
-    from lakeward.model.nestednulls import *  # noqa: F403
     from lakeward.model.newtable import *  # noqa: F403
     from lakeward.model.offsets import *  # noqa: F403
     from lakeward.model.offsetset import *  # noqa: F403
     from lakeward.model.partitionkey import *  # noqa: F403
+    from lakeward.model.process import *  # noqa: F403
     from lakeward.model.round import *  # noqa: F403
     from lakeward.model.schema import *  # noqa: F403
     from lakeward.model.schemachange import *  # noqa: F403
     from lakeward.model.side import *  # noqa: F403
-    from lakeward.model.sidetable import *  # noqa: F403
-    from lakeward.model.split import *  # noqa: F403
-    from lakeward.model.sqltype import *  # noqa: F403
     from lakeward.model.state import *  # noqa: F403
-    from lakeward.model.stopsignal import *  # noqa: F403
-    from lakeward.model.systemcolumns import *  # noqa: F403
     from lakeward.model.table import *  # noqa: F403
     from lakeward.model.tablepath import *  # noqa: F403
     from lakeward.model.types import *  # noqa: F403
-    from lakeward.model.typetable import *  # noqa: F403
-    from lakeward.model.typevisitor import *  # noqa: F403
+    from lakeward.model.types.decimals import *  # noqa: F403
+    from lakeward.model.types.nestednulls import *  # noqa: F403
+    from lakeward.model.types.sqltype import *  # noqa: F403
+    from lakeward.model.types.typetable import *  # noqa: F403
     from lakeward.model.versioned import *  # noqa: F403
 
 _NAMES = {
-    "arrow": "TYPE_KEY from_arrow_field from_arrow_schema map_leaves to_arrow_field to_arrow_schema to_arrow_type",
-    "background": "BackgroundThread Heartbeat",
-    "ballast": "BALLAST_BYTES Ballast DISK_FULL free_bytes",
-    "bucket": "Bucket HIVE_NULL PARTITION_SEPARATOR partition_name partition_values",
-    "change": "ChangeType",
-    "clock": "Clock SystemClock",
+    "arrow": (
+        "BUCKET_FIELD LAKE_FIELDS LAKE_NAMES LOG_FIELDS PREV_OFFSET_FIELD SNAPSHOT_FIELDS TIMESTAMP_COLUMN_TYPE "
+        "TYPE_KEY from_arrow_field from_arrow_schema log_fields map_leaves to_arrow_field to_arrow_schema "
+        "to_arrow_type"
+    ),
     "cut": "Cut CutEnds CutSchedule CutSide CutState CutTable check_cut check_schedule",
-    "decimals": "cast_column check_decimal decimals_in parse_decimal parse_number",
-    "disktrouble": "find_disk_trouble usable",
-    "expiry": "ExpiringSnapshot",
-    "faults": "FAULTS_ENV Injector fault_point set_injector",
+    "disk": "BALLAST_BYTES Ballast DISK_FULL find_disk_trouble free_bytes usable",
     "ids": (
         "Epoch Id InstanceId JobName LeaseId NO_EPOCH RoundId SnapshotId TableId draw_ids_from new_folder_name "
         "new_instance_id new_lease_id new_round_id new_table_id"
     ),
-    "intent": "Intent IntentState",
-    "ledger": "LedgerEntry LedgerKind SKIPPED",
-    "leftout": "LeftOut",
-    "logline": "EscapedLines escape_log",
-    "memory": "resident_bytes",
-    "naming": "UNNAMED of_table",
-    "nestednulls": "cast_values find_nested_null without_hidden_nulls",
+    "ledger": "ExpiringSnapshot Intent IntentState LedgerEntry LedgerKind SKIPPED",
+    "logline": "EscapedLines LeftOut escape_log",
     "newtable": "FIXED FIXED_FOREVER MOST_COLUMNS check_new_columns check_new_table warn_of_columns",
-    "offsets": "OffsetMap OffsetRange",
+    "offsets": (
+        "Bucket ChangeType HIVE_NULL LogSplit OffsetMap OffsetRange PARTITION_SEPARATOR SnapshotSplit Split "
+        "partition_name partition_values split_from_json"
+    ),
     "offsetset": "OffsetSet Offsets",
     "partitionkey": "PartitionKey PartitionUnit",
+    "process": (
+        "BackgroundThread Clock FAULTS_ENV Heartbeat Injector StopSignal SystemClock fault_point resident_bytes "
+        "set_injector"
+    ),
     "round": "LakeBase RoundOwner RoundPhases RoundPlan RoundResult describe_plan",
     "schema": "BUCKET CHANGE_TYPE Column OFFSET PREV_OFFSET SYSTEM_COLUMNS Schema TIMESTAMP typed",
     "schemachange": (
@@ -88,24 +71,21 @@ _NAMES = {
         "CHANGELOG_PROPERTY COMPACT Content DEFAULT_SIDE LAKES_PROPERTY RETENTION_PROPERTY SideId SideName TIER "
         "WorkKind changelog_side first_side named_sides"
     ),
-    "sidetable": "is_changelog side_table",
-    "split": "LogSplit SnapshotSplit Split split_from_json",
-    "sqltype": "parse_fields parse_type",
     "state": "ENTERED_FROM TableState check_transition is_legal render_diagram render_page",
-    "stopsignal": "StopSignal",
-    "systemcolumns": (
-        "BUCKET_FIELD LAKE_FIELDS LAKE_NAMES LOG_FIELDS PREV_OFFSET_FIELD SNAPSHOT_FIELDS TIMESTAMP_COLUMN_TYPE "
-        "log_fields"
+    "table": (
+        "BucketFunction FLUSS_PARTITIONS GONE_PARTITION SYSTEM_COLUMNS_PROPERTY TableDescriptor TableInfo "
+        "is_changelog side_table"
     ),
-    "table": "BucketFunction FLUSS_PARTITIONS GONE_PARTITION SYSTEM_COLUMNS_PROPERTY TableDescriptor TableInfo",
-    "tablepath": "TablePath check_database",
+    "tablepath": "TablePath UNNAMED check_database of_table",
     "types": (
         "ArrayType BinaryType BooleanType BytesType CharType DataType DateType DecimalType Float32Type Float64Type "
         "Int16Type Int32Type Int64Type Int8Type MapType RowField RowType StringType TimeType TimestampLtzType "
-        "TimestampType VectorType quote_name"
+        "TimestampType TypeVisitor VectorType leaves parts quote_name"
     ),
-    "typetable": "TYPES TypeRow plain_types row_of spell",
-    "typevisitor": "TypeVisitor leaves parts",
+    "types.decimals": "cast_column check_decimal decimals_in parse_decimal parse_number",
+    "types.nestednulls": "cast_values find_nested_null without_hidden_nulls",
+    "types.sqltype": "parse_fields parse_type",
+    "types.typetable": "TYPES TypeRow plain_types row_of spell",
     "versioned": "OwnBytes pack unpack",
 }
 """Module -> its public names."""

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
+from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column, Schema
 from lakeward.model.types import (
     ArrayType,
     BinaryType,
@@ -21,10 +20,11 @@ from lakeward.model.types import (
     TimestampLtzType,
     TimestampType,
     TimeType,
+    TypeVisitor,
     VectorType,
 )
-from lakeward.model.typetable import TYPES, row_of
-from lakeward.model.typevisitor import TypeVisitor
+from lakeward.model.types.sqltype import parse_type
+from lakeward.model.types.typetable import TYPES, row_of
 
 TYPE_KEY = b"lakeward.type"
 COMMENT_KEY = b"comment"
@@ -161,3 +161,22 @@ def _field(name: str, kind: DataType, comment: str | None, arrow: pa.DataType) -
 def _comment(field: pa.Field) -> str | None:
     raw = (field.metadata or {}).get(COMMENT_KEY)
     return None if raw is None else raw.decode()
+
+
+TIMESTAMP_COLUMN_TYPE = pa.timestamp("ms", tz="UTC")
+
+BUCKET_FIELD = pa.field(BUCKET, pa.int32(), nullable=False)
+OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
+TIMESTAMP_FIELD = pa.field(TIMESTAMP, TIMESTAMP_COLUMN_TYPE, nullable=False)
+CHANGE_TYPE_FIELD = pa.field(CHANGE_TYPE, pa.int8(), nullable=False)
+PREV_OFFSET_FIELD = pa.field(PREV_OFFSET, pa.int64())
+
+LAKE_FIELDS = (BUCKET_FIELD, OFFSET_FIELD, TIMESTAMP_FIELD)
+LAKE_NAMES = tuple(f.name for f in LAKE_FIELDS)
+SNAPSHOT_FIELDS = (OFFSET_FIELD, TIMESTAMP_FIELD)
+LOG_FIELDS = (OFFSET_FIELD, TIMESTAMP_FIELD, CHANGE_TYPE_FIELD)
+
+
+def log_fields(*, is_pk: bool) -> tuple[pa.Field, ...]:
+    """Fields of the system columns of a log read; a PK table also has the offset of the row that a change replaces."""
+    return (*LOG_FIELDS, PREV_OFFSET_FIELD) if is_pk else LOG_FIELDS

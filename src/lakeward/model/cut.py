@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsets import Bucket, OffsetMap
 from lakeward.model.side import SideName
 from lakeward.model.tablepath import TablePath
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: which offset range of which bucket each lake snapshot added. The proof of exactly-once."""
+"""Records about a lake table: the ledger (which offset range of which bucket each snapshot added, the proof of
+exactly-once), intents (made before a round writes files under a name prefix), and snapshots that expire."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
-from lakeward.model.offsets import OffsetRange
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.offsets import Bucket, OffsetRange
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind, parse_kind
 
 
 class LedgerKind(StrEnum):
@@ -45,3 +45,36 @@ class LedgerEntry:
     generation: int = 0
     committed_at_ms: int = 0
     side: SideName = DEFAULT_SIDE
+
+
+class IntentState(StrEnum):
+    OPEN = "open"
+    ABANDONED = "abandoned"
+    COMMITTED = "committed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """`token` and `fence` are those of the lake when the round was planned; orphans go once they have changed."""
+
+    round_id: RoundId
+    table_id: TableId
+    prefix: str
+    token: str | None
+    fence: int
+    recorded_at_ms: int
+    kind: WorkKind = TIER
+    state: IntentState = IntentState.OPEN
+    side: SideName = DEFAULT_SIDE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", parse_kind(self.kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpiringSnapshot:
+    """A snapshot that its table's retention lets go. `trace` is its plugin's own: enough to find the snapshot's files
+    once the table has forgotten it, and kept until they are deleted."""
+
+    snapshot_id: SnapshotId
+    trace: str = ""

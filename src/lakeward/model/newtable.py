@@ -8,11 +8,9 @@ from itertools import zip_longest
 
 from lakeward.errors import InvalidTable
 from lakeward.model.schema import SYSTEM_COLUMNS, Column
-from lakeward.model.sidetable import CHANGELOG_SUFFIX
-from lakeward.model.table import TableDescriptor
-from lakeward.model.types import DataType, RowType, TimeType
-from lakeward.model.typetable import row_of
-from lakeward.model.typevisitor import leaves, parts
+from lakeward.model.table import CHANGELOG_SUFFIX, TableDescriptor
+from lakeward.model.types import DataType, RowType, TimeType, leaves, parts
+from lakeward.model.types.typetable import row_of
 
 MOST_COLUMNS = 5_000
 """Whoever asks for one row has all of them looked at."""

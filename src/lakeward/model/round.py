@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, SnapshotId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsets import OffsetMap, Split
 from lakeward.model.side import SideName
-from lakeward.model.split import Split
 from lakeward.model.table import TableInfo
 
 

@@ -10,9 +10,9 @@ from types import NoneType
 from typing import Any
 
 from lakeward.errors import InvalidTable
-from lakeward.model.naming import UNNAMED
-from lakeward.model.sqltype import parse_type
+from lakeward.model.tablepath import UNNAMED
 from lakeward.model.types import DataType
+from lakeward.model.types.sqltype import parse_type
 
 OFFSET = "__offset"
 TIMESTAMP = "__timestamp"

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's name."""
+"""A table's name, and how errors get it: a wrong schema or file does not know its table."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lakeward.errors import InvalidRequest, InvalidTable
+from lakeward.errors import InvalidRequest, InvalidTable, LakewardError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 _RULE = "a name has letters, digits, _ and -, does not begin with -, and is at most 200 long"
@@ -44,3 +46,19 @@ def check_database(name: str) -> None:
     """Raises `InvalidRequest` for what cannot be a database."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(what=f"database {name[:80]!r}", reason=_RULE)
+
+
+UNNAMED = "?"
+
+
+@contextmanager
+def of_table(path: str) -> Iterator[None]:
+    """Adds the table to errors of any kind that are raised inside and do not name one."""
+    try:
+        yield
+    except LakewardError as error:
+        if path and getattr(error, "table", None) == UNNAMED:
+            error.table = path  # type: ignore[attr-defined]
+        elif path and isinstance(error, InvalidRequest) and path not in error.message:
+            error.what = f"table {path}: {error.what}"
+        raise

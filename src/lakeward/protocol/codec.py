@@ -14,9 +14,9 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from lakeward.errors import InvalidInput, InvalidRequest, LakewardError, from_wire, to_wire
+from lakeward.errors import IncompatibleVersion, InvalidInput, InvalidRequest, LakewardError, from_wire, to_wire
 from lakeward.model import (
     Bucket,
     Id,
@@ -29,9 +29,11 @@ from lakeward.model import (
     Split,
     TableDescriptor,
     TableInfo,
+    TablePath,
+    pack,
     split_from_json,
+    unpack,
 )
-from lakeward.model.table import TablePath
 
 T = typing.TypeVar("T")
 
@@ -294,3 +296,23 @@ def _check_depth(body: Any, what: str) -> None:
         if not level:
             return
     raise InvalidRequest(what=what, reason=f"nested more than {_DEEPEST} levels deep")
+
+
+class Packed(OwnBytes):
+    """`packed_as`: kind and version of the bytes. Fields may hold bytes, errors, and what has bytes of its own."""
+
+    packed_as: ClassVar[tuple[str, int]]
+
+    def to_bytes(self) -> bytes:
+        return pack(*self.packed_as, encode_fields(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Raises `IncompatibleVersion` where the processes of one job run different versions, `InvalidRequest`."""
+        kind, newest = cls.packed_as
+        version, body, blobs = unpack(kind, newest, data)
+        if version != newest:
+            raise IncompatibleVersion(
+                peer="the writer of these bytes", what=kind, theirs=str(version), ours=str(newest)
+            )
+        return decode(cls, body, blobs)

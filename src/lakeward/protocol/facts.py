@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

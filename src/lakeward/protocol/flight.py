@@ -13,8 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import Bucket, OffsetMap, OffsetRange, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, OffsetMap, OffsetRange, TableId, TableInfo, TablePath
 from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between a tiering job and the coordinator on every heartbeat."""
+"""Messages between a tiering job and the coordinator: on every heartbeat, and with which it reports commits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from lakeward.model import (
     ExpiringSnapshot,
     InstanceId,
     JobName,
+    LedgerKind,
+    OffsetMap,
+    OffsetRange,
     RoundId,
     RoundResult,
     SideName,
     SnapshotId,
     TableId,
+    TablePath,
     WorkKind,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.committed import Committed
 
 MOST_SLOTS = 100_000
 WAITING_PER_SLOT = 4
@@ -236,3 +238,72 @@ class LeaseVerdict:
     held: bool
     reason: str = ""
     expire: tuple[SnapshotId, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittedRange:
+    bucket: Bucket
+    range: OffsetRange
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitReport:
+    """A round that landed (`kind` round), or the lake's state taken over (`adopted`), or a gap on purpose.
+
+    `offsets` is the whole map of the snapshot; `ranges` what this round added, empty when adopting."""
+
+    table_id: TableId
+    round_id: RoundId
+    snapshot_id: SnapshotId | None
+    epoch: Epoch
+    job: JobName
+    instance: InstanceId
+    offsets: OffsetMap
+    ranges: tuple[CommittedRange, ...] = ()
+    kind: LedgerKind = LedgerKind.ROUND
+    generation: int = 0
+    fence: int = 0
+    lake_rows: int | None = None
+    lake_bytes: int | None = None
+    lake_files: int | None = None
+    lake_delete_files: int | None = None
+    lake_snapshots: int | None = None
+    side: SideName = DEFAULT_SIDE
+    work: WorkKind = TIER
+    """Work of another kind adds no offsets: it is remembered as known, with the figures of the lake after it."""
+
+    resyncing: bool | None = None
+    """Whether a resync has buckets left to compare after this commit; None from a job that does not say."""
+
+    to_compare: tuple[Bucket, ...] = ()
+    """Those buckets; empty where they are not known."""
+
+    finished: TableFinished | None = None
+    """The round's end, where its commit was the last thing to tell: recorded after the commit, in the same call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitAnswer:
+    """`first`: false when this round had been reported before. `is_finished`: the report's end is recorded too, and
+    no heartbeat need tell it; false from a peer that takes none with a commit. `next_beat_ms`: how soon this job may be
+    handed something."""
+
+    first: bool
+    offsets: OffsetMap
+    is_finished: bool = False
+    next_beat_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """`token`: the newest round that the lake has. `resync`: an operator accepted the lake as it is, and the next round
+    brings it up to date from there. `to_compare`: the buckets that are left of it; None: all."""
+
+    table_id: TableId
+    offsets: OffsetMap = field(default_factory=OffsetMap)
+    token: str | None = field(default=None, metadata={"was": "round_id"})
+    generation: int = 0
+    side: SideName = DEFAULT_SIDE
+    resync: bool = False
+    to_compare: tuple[Bucket, ...] | None = None

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import DEFAULT_SIDE, Epoch, LedgerEntry, OffsetMap, SideName, TableDescriptor, TableId, TableState
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    Epoch,
+    LedgerEntry,
+    OffsetMap,
+    SideName,
+    TableDescriptor,
+    TableId,
+    TablePath,
+    TableState,
+)
 from lakeward.protocol.views import JobStatus, TableStatus
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

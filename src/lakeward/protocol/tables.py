@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL messages: what clients ask of the server about tables, and what it answers."""
+"""Requests and answers about tables, databases, lakes, cuts and backups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.model import Column, ColumnChanges, TableDescriptor, TableInfo, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    Column,
+    ColumnChanges,
+    Cut,
+    CutSchedule,
+    CutState,
+    TableDescriptor,
+    TableInfo,
+    TablePath,
+    parse_type,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,3 +119,81 @@ class ServerInfo:
 
     max_batch_bytes: int = 64 * 1024 * 1024
     """The largest record batch that a put may hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterDatabase:
+    """`lake`: where new tables are made that name none; None: where the server's configuration says."""
+
+    lake: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseStatus:
+    """`tokens`: names of those that may use a table of it, for an administrator; none where everybody may."""
+
+    name: str
+    lake: str | None = None
+    tables: int = 0
+    tokens: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeStatus:
+    """`tables`: how many have a side there that is on. `trouble` is empty where the lake answered when it was asked
+    last; `took_ms` says how long that took, where it was asked for this answer."""
+
+    name: str
+    format: str
+    is_default: bool = False
+    tables: int = 0
+    trouble: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    took_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateCut:
+    name: str
+    tables: tuple[TablePath, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutStatus:
+    """State of a cut. `notes`: per side without a snapshot of the cut, why it waits or will never have one."""
+
+    cut: Cut
+    state: CutState
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutScheduleStatus:
+    """`cuts`: those that it made and that are there, oldest first. `trouble`: why the last one could not be made."""
+
+    schedule: CutSchedule
+    cuts: tuple[str, ...] = ()
+    next_at_ms: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeBackup:
+    """`target`: an absolute path on the server's machine, or `s3://bucket/prefix`."""
+
+    target: str
+    with_lake: bool = False
+    """Also the files of lakes in folders of the server's machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupMade:
+    name: str
+    files: int
+    bytes: int
+    took_ms: int
+    lakes: dict[str, int] = field(default_factory=dict)
+    """Lakes that are in it -> bytes of their files."""
+
+    lakes_left_out: dict[str, str] = field(default_factory=dict)
+    """Lakes that are not -> where their tables are."""

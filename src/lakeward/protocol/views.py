@@ -18,10 +18,10 @@ from lakeward.model import (
     SideName,
     SnapshotId,
     TableId,
+    TablePath,
     TableState,
     WorkKind,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import Progress
 
 

@@ -23,11 +23,11 @@ from lakeward.model import (
     OffsetRange,
     SnapshotId,
     TableInfo,
+    TablePath,
     first_side,
     to_arrow_field,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 from lakeward.read.arrow import conform
 from lakeward.read.lease import HeldLease
 from lakeward.read.moment import find_base

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakeward.errors import CutNotReady, InvalidRequest
 from lakeward.model import CutState
-from lakeward.protocol.cuts import CutStatus
+from lakeward.protocol.tables import CutStatus
 from lakeward.read.request import ReadRequest
 
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from lakeward.changelog.columns import with_change_codes
 from lakeward.errors import HistoryGone
-from lakeward.model import BUCKET, Bucket, OffsetMap, OffsetRange, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, Bucket, OffsetMap, OffsetRange, TableInfo, TablePath
 from lakeward.read.plan import UnionPlan
 from lakeward.read.streamrows import StreamRows
 from lakeward.spi import HotStore, KvSnapshot, LakeSnapshot, LogBounds

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.model import LAKE_NAMES, Bucket, OffsetRange, SnapshotId, TableInfo
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.read.moment import ChangesAsLog
 from lakeward.read.opened import OpenRead
 from lakeward.read.streamrows import StreamRows, open_side

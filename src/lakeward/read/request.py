@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import LAKE_FIELDS, CutEnds, SideName, TableInfo, to_arrow_schema
-from lakeward.model.table import TablePath
+from lakeward.model import LAKE_FIELDS, CutEnds, SideName, TableInfo, TablePath, to_arrow_schema
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 from lakeward.read.predicate import Filter
 

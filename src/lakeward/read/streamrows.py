@@ -33,12 +33,12 @@ from lakeward.model import (
     SideName,
     SnapshotId,
     TableInfo,
+    TablePath,
     changelog_side,
     first_side,
     side_table,
     to_arrow_schema,
 )
-from lakeward.model.table import TablePath
 from lakeward.read.prune import partition_facts
 from lakeward.read.unionrows import append_bucket
 from lakeward.spi import (

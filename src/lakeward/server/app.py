@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from lakeward import __version__
 from lakeward.errors import InvalidRequest, LakeFileBroken, LakewardError, to_wire
 from lakeward.model import find_disk_trouble
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
+from lakeward.protocol.routes import PROTOCOL, PROTOCOL_HEADER
 from lakeward.server import routes
 from lakeward.server.admission.gate import RequestGate
 from lakeward.server.services import PageServices

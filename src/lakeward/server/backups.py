@@ -25,8 +25,8 @@ from lakeward.hot.embedded.backup import copy_database, stage_store
 from lakeward.hot.embedded.log.durable import sync_folder
 from lakeward.lake.allowedpaths import AllowedPaths
 from lakeward.model import fault_point
-from lakeward.protocol.backup import BackupMade, MakeBackup
 from lakeward.protocol.codec import decode, encode
+from lakeward.protocol.tables import BackupMade, MakeBackup
 from lakeward.server.lakecopy import LakeFolder
 from lakeward.server.restored import LakeRecord, RestoredMark, write_mark
 from lakeward.server.show.facts import BACKED_UP

@@ -8,8 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from lakeward.config.tables import lakes_of, sides_named
 from lakeward.errors import Forbidden
-from lakeward.model import LAKES_PROPERTY, changelog_side
-from lakeward.model.table import TablePath
+from lakeward.model import LAKES_PROPERTY, TablePath, changelog_side
 from lakeward.protocol.auth import Token
 from lakeward.protocol.operate import AdoptTable
 from lakeward.server.services import Services

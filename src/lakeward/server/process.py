@@ -24,8 +24,8 @@ from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Clock, StopSignal, SystemClock, escape_log, usable
+from lakeward.protocol.routes import PROTOCOL
 from lakeward.protocol.tables import ServerInfo
-from lakeward.protocol.version import PROTOCOL
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.auth import is_loopback
 from lakeward.server.admission.flightdoor import FlightDoor

@@ -10,8 +10,7 @@ from pathlib import Path
 from lakeward.config import Config, options
 from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.serve.grpcserver import TlsPair
-from lakeward.protocol.auth import TokenSet
-from lakeward.protocol.tokenfile import TokenFile
+from lakeward.protocol.auth import TokenFile, TokenSet
 from lakeward.server.admission.auth import check_binding
 from lakeward.server.admission.callers import Callers
 

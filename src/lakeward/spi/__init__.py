@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from lakeward.spi.commit import *  # noqa: F403
     from lakeward.spi.coordinator import *  # noqa: F403
     from lakeward.spi.flussoffsets import *  # noqa: F403
-    from lakeward.spi.foreignrows import *  # noqa: F403
     from lakeward.spi.hot import *  # noqa: F403
     from lakeward.spi.hotadmin import *  # noqa: F403
-    from lakeward.spi.intents import *  # noqa: F403
     from lakeward.spi.lake.catalog import *  # noqa: F403
     from lakeward.spi.lake.committer import *  # noqa: F403
     from lakeward.spi.lake.maintenance import *  # noqa: F403
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from lakeward.spi.lake.storage import *  # noqa: F403
     from lakeward.spi.lake.supports import *  # noqa: F403
     from lakeward.spi.lake.writer import *  # noqa: F403
+    from lakeward.spi.lakeerrors import *  # noqa: F403
     from lakeward.spi.lakefile import *  # noqa: F403
-    from lakeward.spi.lakename import *  # noqa: F403
     from lakeward.spi.lakeplugin import *  # noqa: F403
     from lakeward.spi.plugins import *  # noqa: F403
     from lakeward.spi.registry import *  # noqa: F403
@@ -36,14 +34,15 @@ if TYPE_CHECKING:
     from lakeward.spi.snapshotkeys import *  # noqa: F403
 
 _NAMES = {
-    "capabilities": "DeleteEncoding Lack LakeCapabilities check_bucket_function check_column_changes check_table",
+    "capabilities": (
+        "DeleteEncoding Lack LakeCapabilities check_bucket_function check_column_changes check_table "
+        "removes_foreign_rows"
+    ),
     "commit": "CommitProperties Committable Precondition Renewal",
-    "coordinator": "CoordinatorClient",
+    "coordinator": "CoordinatorClient IntentStore",
     "flussoffsets": "FlussPartitions decode_fluss_offsets encode_fluss_offsets find_partitions is_of_fluss table_id_in",
-    "foreignrows": "removes_foreign_rows",
     "hot": "FrozenTable HotPlugin HotStore KvSnapshot LogBounds NO_ROWS",
     "hotadmin": "HotAdmin HotLoad RetentionGuard Waiting",
-    "intents": "IntentStore",
     "lake.catalog": "LakeCatalog OWN_PROPERTY is_own",
     "lake.committer": "LakeCommitter",
     "lake.maintenance": "LakeMaintenance PROBE",
@@ -54,8 +53,8 @@ _NAMES = {
         "SupportsRewrite SupportsRewriteCommit SupportsSnapshotNames SupportsTakeOver SupportsVectors"
     ),
     "lake.writer": "LakeWriter WriteTask",
+    "lakeerrors": "lake_named name_lake",
     "lakefile": "AdoptedRows Expired LakeDelete LakeFile LakeSnapshot LakeTotals StoredFile",
-    "lakename": "lake_named name_lake",
     "lakeplugin": "LakePlugin spell_place without_secrets",
     "plugins": "PROCESS_PLUGINS Plugin PluginCache",
     "registry": "HOT_GROUP LAKE_GROUP find_lake_plugin find_missing_library import_plugin installed load_hot load_lake",

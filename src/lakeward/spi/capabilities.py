@@ -8,6 +8,8 @@ from dataclasses import InitVar, dataclass
 from enum import StrEnum
 from warnings import warn
 
+from lakeward.config import Config, options
+from lakeward.config.options import ForeignRows
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.model import (
     RETENTION_PROPERTY,
@@ -16,10 +18,10 @@ from lakeward.model import (
     ColumnChange,
     TableDescriptor,
     TableInfo,
+    TablePath,
     diff_schemas,
     is_changelog,
 )
-from lakeward.model.table import TablePath
 
 
 class DeleteEncoding(StrEnum):
@@ -173,3 +175,10 @@ def check_column_changes(format: str, capabilities: LakeCapabilities, table: Tab
             can = ", ".join(sorted(able)) or "nothing"
             reason = f"its lake is in {format}, whose columns we can change so: {can}. {_WAY_OUT}"
             raise InvalidAlter(table=str(table.path), change=str(one), reason=reason)
+
+
+def removes_foreign_rows(table: TableInfo) -> bool:
+    """This one property alone is read: a Fluss table may have `table.*` keys that are not ours."""
+    option = options.TABLE_DATALAKE_FOREIGN_ROWS
+    given = {k: v for k, v in table.descriptor.properties.items() if k == option.key}
+    return Config().for_table(given).get(option) is ForeignRows.REMOVE

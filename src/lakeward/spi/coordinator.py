@@ -21,12 +21,19 @@ from lakeward.model import (
     SnapshotId,
     TableId,
     TableInfo,
+    TablePath,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
-from lakeward.protocol.cuts import CutStatus
-from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.heartbeat import (
+    CommitAnswer,
+    CommitReport,
+    Committed,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseCheck,
+    LeaseVerdict,
+)
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.tables import CutStatus
 
 
 class CoordinatorClient(ABC):
@@ -106,3 +113,25 @@ class CoordinatorClient(ABC):
     @abstractmethod
     def release_read(self, lease_id: LeaseId) -> None:
         """Ends a read lease. Safe to repeat."""
+
+
+class IntentStore(ABC):
+    """Intents make the listing of orphans cheap; losing them loses nothing (a sweep of the folder finds the same
+    files).
+    """
+
+    @abstractmethod
+    def record(self, intent: Intent) -> None:
+        """Durable before it returns. Recording the same round twice keeps the first."""
+
+    @abstractmethod
+    def abandon(self, round_id: RoundId) -> None:
+        """Marks it; unknown ids are no error."""
+
+    @abstractmethod
+    def open_intents(self, table_id: TableId) -> Sequence[Intent]:
+        """Intents that are not committed and not cleaned, oldest first."""
+
+    @abstractmethod
+    def forget(self, round_id: RoundId) -> None:
+        """After its orphans are gone and its writer can no longer commit. Safe to repeat."""

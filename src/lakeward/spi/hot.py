@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeward.model import Bucket, CutEnds, SideName, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, CutEnds, SideName, TableInfo, TablePath
 from lakeward.spi.coordinator import CoordinatorClient
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.model import Bucket, CutEnds, OffsetMap, OffsetRange, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, CutEnds, OffsetMap, OffsetRange, TableId, TableInfo, TablePath
 from lakeward.spi.hot import LogBounds
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import LakeFileBroken, LakeUnavailable, LakewardError
-from lakeward.model import UNNAMED, TableInfo, of_table
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, UNNAMED, TableInfo, TablePath, of_table
 
 _PANIC = "PanicException"
 """Of a library in Rust, for a file that it did not expect. It is no `Exception`: it would pass every other handler."""
@@ -94,3 +93,19 @@ def _named_table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 def _describe(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+
+
+@contextmanager
+def lake_named(name: str) -> Iterator[None]:
+    """Inside, a lake that does not answer is called by the name that it is configured under. That of `datalake.format`
+    has none, and stays its format."""
+    try:
+        yield
+    except LakeUnavailable as error:
+        name_lake(error, name)
+        raise
+
+
+def name_lake(error: Exception, name: str) -> None:
+    if isinstance(error, LakeUnavailable) and name != DEFAULT_SIDE.lake:
+        error.lake = name

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lakeward.model import DEFAULT_SIDE, RoundId, RoundOwner, SideName, TableInfo, WorkKind
+from lakeward.protocol.codec import Packed
 from lakeward.protocol.heartbeat import LeaseCheck
-from lakeward.protocol.packed import Packed
 from lakeward.spi import Plugin
 
 

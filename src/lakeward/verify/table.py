@@ -19,9 +19,9 @@ from lakeward.model import (
     SnapshotId,
     SystemClock,
     TableInfo,
+    TablePath,
     first_side,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.plan import ReadMode

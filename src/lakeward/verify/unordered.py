@@ -14,11 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import BucketStopped, NotFound
-from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.ids import SnapshotId
-from lakeward.model.nestednulls import cast_values
-from lakeward.spi.hot import HotStore
-from lakeward.spi.lake.reader import LakeReader
+from lakeward.model import SnapshotId, cast_values, to_arrow_schema
+from lakeward.spi import HotStore, LakeReader
 from lakeward.verify.rowhash import Hashes, hash_rows
 from lakeward.verify.task import BucketTask
 

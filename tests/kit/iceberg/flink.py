@@ -26,7 +26,7 @@ from lakeward.lake.iceberg.meta.manifests import (
     write_manifest_list,
 )
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 
 

@@ -47,7 +47,7 @@ from lakeward.lake.iceberg.meta.manifests import (
 )
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.meta.version import find_next_row_id, table_version
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 _MAGIC = b"PFA1"
 _LAYOUT: Literal[3] = 3

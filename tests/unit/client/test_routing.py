@@ -14,8 +14,7 @@ from lakeward.bucketing import assign_buckets
 from lakeward.client.columns import parse_columns
 from lakeward.client.routing import Router
 from lakeward.errors import InvalidRows
-from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, new_table_id
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 
 
 def router(columns: str, **options: object) -> Router:

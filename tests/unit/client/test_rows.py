@@ -18,8 +18,7 @@ from lakeward.client.casts import is_fitting
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.model import Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableInfo, TablePath, new_table_id, parse_type
 
 
 def table_of(columns: Any) -> TableInfo:

@@ -20,13 +20,13 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     VectorType,
     check_new_table,
     from_arrow_field,
     parse_type,
     to_arrow_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.read.arrow import conform
 
 VECTOR = VectorType(length=3)

@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import CutExists, CutNotFound, CutNotReady, CutScheduleNotFound, InvalidRequest
-from lakeward.model import DEFAULT_SIDE, CutSchedule, CutState, ExpiringSnapshot, SideId, SideName, SnapshotId
-from lakeward.model.table import TablePath
-from lakeward.protocol.cuts import CutStatus
+from lakeward.model import (
+    DEFAULT_SIDE,
+    CutSchedule,
+    CutState,
+    ExpiringSnapshot,
+    SideId,
+    SideName,
+    SnapshotId,
+    TablePath,
+)
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.protocol.tables import AlterTable
+from lakeward.protocol.tables import AlterTable, CutStatus
 from lakeward.read.cut import at_cut
 from lakeward.read.request import ReadRequest, request_of
 from tests.kit.world import B0, PATH, CoordinatorWorld

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import InvalidRequest, InvalidTable, LakeNotFound
-from lakeward.model import DEFAULT_SIDE, SideName
-from lakeward.model.table import TablePath
-from lakeward.protocol.databases import DatabaseStatus
+from lakeward.model import DEFAULT_SIDE, SideName, TablePath
+from lakeward.protocol.tables import DatabaseStatus
 from tests.kit.world import CoordinatorWorld
 
 FINANCE = SideName("finance")

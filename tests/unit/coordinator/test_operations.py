@@ -21,7 +21,7 @@ from lakeward.errors import (
 from lakeward.model import TIER, ExpiringSnapshot, Intent, LeaseId, OffsetMap, RoundId, SideId, TableState
 from lakeward.protocol.heartbeat import Progress, TableInWork, Verdict
 from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 from lakeward.spi import WriteTask
 from tests.kit.world import B0, PATH, CoordinatorWorld
 

@@ -37,9 +37,9 @@ from lakeward.model import (
     SideName,
     StringType,
     TableInfo,
+    TablePath,
     TableState,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable

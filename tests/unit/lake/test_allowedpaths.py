@@ -19,8 +19,7 @@ from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.model import TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath
 from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

@@ -11,8 +11,7 @@ from lakeward.lake.core.history import MAX_AGE_KEY, MAX_AGE_MS, HistoryLimit, ne
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
-from lakeward.model import Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableInfo, TablePath, new_table_id, parse_type
 
 OWN_KEY = f"lakeward.{MAX_AGE_KEY}"
 DAYS_MS = 5 * 24 * 3600 * 1000

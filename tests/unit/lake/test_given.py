@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.spi import LakeCatalog, load_lake
 
 PATH = TablePath("db", "t")

@@ -26,12 +26,12 @@ from lakeward.model import (
     Schema,
     TableDescriptor,
     TableInfo,
+    TablePath,
     WorkKind,
     new_round_id,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward_testing import Faults, ManualClock
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes import LakeRound, lake_rows

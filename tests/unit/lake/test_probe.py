@@ -11,8 +11,7 @@ import pytest
 
 from lakeward.client.columns import parse_columns
 from lakeward.errors import LakewardError
-from lakeward.model import Schema, TableDescriptor, TableInfo, new_table_id
-from lakeward.model.table import TablePath
+from lakeward.model import Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 from lakeward.spi import PROBE, load_lake
 
 

@@ -12,7 +12,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.model import Id, InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, TableInfo, new_table_id
 from lakeward.protocol.codec import decode
 from lakeward.protocol.operate import KnownRound
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 
 BAD = ("../../victim", "..", ".", "/etc", "a/b", "a\\b", "a\0", "a\n", "a b", "%2e%2e", "*", "é", "x" * 129)
 KINDS = (TableId, RoundId, LeaseId, InstanceId, SnapshotId)

@@ -18,8 +18,17 @@ from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Ye
 from lakeward.bucketing.pieces import split_partitions
 from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable
 from lakeward.lake.satisfiable import may_match
-from lakeward.model import Column, PartitionKey, PartitionUnit, Schema, TableDescriptor, TableId, TableInfo, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    Column,
+    PartitionKey,
+    PartitionUnit,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    TablePath,
+    parse_type,
+)
 
 TRANSFORMS: dict[str, Any] = {
     "year": YearTransform(),

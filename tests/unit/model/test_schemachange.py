@@ -15,6 +15,7 @@ from lakeward.model import (
     Schema,
     TableDescriptor,
     TableInfo,
+    TablePath,
     change_columns,
     check_evolved,
     diff_schemas,
@@ -23,7 +24,6 @@ from lakeward.model import (
     parse_fields,
     parse_type,
 )
-from lakeward.model.table import TablePath
 
 COLUMNS = "id INT NOT NULL, day DATE NOT NULL, a INT, b DECIMAL(6, 2), c STRING NOT NULL"
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model import SYSTEM_COLUMNS, Column, Schema, TableDescriptor, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import SYSTEM_COLUMNS, Column, Schema, TableDescriptor, TablePath, parse_type
 
 
 def schema(**columns: str) -> Schema:

@@ -28,6 +28,7 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     TypeRow,
     from_arrow_field,
     parse_type,
@@ -35,7 +36,6 @@ from lakeward.model import (
     to_arrow_type,
 )
 from lakeward.model import types as model
-from lakeward.model.table import TablePath
 from lakeward.read.spark.schema import spark_type
 
 EACH = pytest.mark.parametrize("row", TYPES, ids=lambda row: row.cls.__name__)

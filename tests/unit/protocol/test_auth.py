@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import Forbidden, InvalidConfig, Unauthorized
-from lakeward.protocol.auth import ANONYMOUS, GRANTS, Role, Token, TokenSet
-from lakeward.protocol.tokenfile import TokenFile
+from lakeward.protocol.auth import ANONYMOUS, GRANTS, Role, Token, TokenFile, TokenSet
 
 TOKENS = TokenSet.parse(["ann:read:s1", "bob:write:s2", "etl:job:s3", "ops:admin:s4:with:colons"])
 

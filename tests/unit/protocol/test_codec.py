@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, Content, InstanceId, Intent, JobName, RoundId, SideName, TableId
 from lakeward.protocol.codec import decode, encode
-from lakeward.protocol.commit import Committed
-from lakeward.protocol.heartbeat import HeartbeatRequest, TableVerdict, Verdict
+from lakeward.protocol.heartbeat import Committed, HeartbeatRequest, TableVerdict, Verdict
 
 
 def test_a_renamed_field_is_sent_under_both_names_and_read_under_either() -> None:

@@ -23,9 +23,9 @@ from lakeward.model import (
     SideName,
     SystemClock,
     TableInfo,
+    TablePath,
     side_table,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import (

@@ -12,8 +12,7 @@ import pytest
 
 from lakeward.errors import InvalidTable
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model import DEFAULT_SIDE, Bucket, Column, Content, SideName, StringType, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Bucket, Column, Content, SideName, StringType, SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import LakeStorage

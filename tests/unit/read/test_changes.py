@@ -12,8 +12,7 @@ import pytest
 from lakeward.errors import HistoryGone, InvalidRequest
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model import Bucket, Content, OffsetMap, OffsetRange, SideName
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Content, OffsetMap, OffsetRange, SideName, TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.arrow import open_read, request_of

@@ -11,10 +11,10 @@ from lakeward.model import (
     SnapshotId,
     TableDescriptor,
     TableInfo,
+    TablePath,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.read.piece import ReadPiece
 from lakeward.spi import KvSnapshot
 

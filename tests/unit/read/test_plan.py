@@ -20,8 +20,8 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.read.plan import ReadMode, choose_snapshot, parse_as_of, plan_hot, plan_union
 from lakeward.spi import LakeSnapshot, LogBounds

@@ -10,8 +10,7 @@ import pytest
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, OffsetOutOfRange, SnapshotGone
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import BUCKET, Bucket, Content, OffsetRange, SideName
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, Bucket, Content, OffsetRange, SideName, TablePath
 from lakeward.read.spark.options import SourceOptions, parse_options
 from lakeward.read.spark.stream import UnionStreamReader, check_stream, start_offsets
 from lakeward.read.streamrows import StreamRows, short_names

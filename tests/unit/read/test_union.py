@@ -24,10 +24,9 @@ from lakeward.errors import (
     SnapshotGone,
     TableNotFound,
 )
-from lakeward.model import Bucket, ExpiringSnapshot, OffsetMap, OffsetRange, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, ExpiringSnapshot, OffsetMap, OffsetRange, SnapshotId, TablePath
+from lakeward.protocol.readplan import WriteToken
 from lakeward.protocol.tables import AlterTable
-from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.result import describe_freshness
 from lakeward.read.tail import fold_tail, read_live, without_replaced_mixed
 from lakeward_testing.clock import ManualClock

@@ -30,10 +30,10 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     TableState,
     WorkKind,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer

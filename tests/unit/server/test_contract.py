@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import InvalidInput, TooManyBadRows
-from lakeward.model import Bucket, Column, Int64Type
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Column, Int64Type, TablePath
 from lakeward.server.contract.batch import Piece, RedriveBatch
 from lakeward.server.contract.rates import SHOWN_S, SPAN_S, BadRowRates
 from lakeward.server.ingest.bodies import RowFormat

@@ -37,11 +37,20 @@ from lakeward.model import (
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.codec import decode, encode
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed, CommittedRange
-from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, TableFinished, Verdict
+from lakeward.protocol.heartbeat import (
+    CommitAnswer,
+    CommitReport,
+    Committed,
+    CommittedRange,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseCheck,
+    TableFinished,
+    Verdict,
+)
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
+from lakeward.protocol.routes import PROTOCOL, PROTOCOL_HEADER
 from lakeward.protocol.views import LagExplanation, TableStatus
 from lakeward.server.app import create_app
 from lakeward.server.ingest.rowput import RowIntake

@@ -14,8 +14,7 @@ import pytest
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable
 from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model import Column, DateType, Int64Type, Schema, StringType, TableDescriptor
-from lakeward.model.table import TablePath
+from lakeward.model import Column, DateType, Int64Type, Schema, StringType, TableDescriptor, TablePath
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.spi import DeleteEncoding, Lack, LakeCapabilities, check_table, load_lake
 from tests.kit.world import CoordinatorWorld

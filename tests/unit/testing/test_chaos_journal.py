@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol import routes
 from lakeward.spi import REWRITE_KEY
 from lakeward_testing.chaos.journal import RunJournal

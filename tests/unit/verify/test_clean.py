@@ -13,8 +13,7 @@ import pytest
 from lakeward.hot.fluss.lakehistory import read_ledger
 from lakeward.hot.fluss.readplan import plan_read
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import LeaseId, LedgerEntry, SideName, SystemClock, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import LeaseId, LedgerEntry, SideName, SystemClock, TableInfo, TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi import HotPlugin
 from lakeward.verify import verify_table

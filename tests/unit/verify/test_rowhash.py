@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.client.columns import parse_columns
-from lakeward.model.arrow import to_arrow_schema
+from lakeward.model import to_arrow_schema
 from lakeward.verify.rowhash import hash_rows
 from lakeward_testing.oracle.values import TYPES, maybe, spelled
 

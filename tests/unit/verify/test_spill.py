@@ -20,8 +20,7 @@ from lakeward.lake.core.reader import PositionReader
 from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model import OFFSET, Bucket
-from lakeward.model.table import TablePath
+from lakeward.model import OFFSET, Bucket, TablePath
 from lakeward.spi import HotStore, LakeReader
 from lakeward.verify import verify_table
 from lakeward.verify.bucket import check_bucket

@@ -20,8 +20,7 @@ from pyiceberg.table import Table
 
 from lakeward.lake.iceberg.plugin import load
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model import Bucket, LedgerKind, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, LedgerKind, SnapshotId, TablePath
 from lakeward.spi import TAG
 from lakeward.verify import Certificate, verify_table
 from lakeward.verify.addresses import AddressCount

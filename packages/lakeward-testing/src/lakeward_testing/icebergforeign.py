@@ -15,8 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from lakeward.model import SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import SnapshotId, TablePath
 
 
 class IcebergForeignEngine:

@@ -23,8 +23,7 @@ from pypaimon.write.writer.key_value_data_writer import KeyValueDataWriter
 from lakeward.lake.paimon.meta.connection import PaimonConnection
 from lakeward.lake.paimon.meta.history import PaimonHistory, snapshot_path
 from lakeward.lake.paimon.meta.manifests import ADD, DELETE, Entry, Manifests
-from lakeward.model import OFFSET, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import OFFSET, SnapshotId, TablePath
 
 _NATIVE = {"write.native.enabled": "true", "commit.native.enabled": "false", "snapshot.ignore-empty-commit": "false"}
 _SEQUENCE, _KIND, _TOP_LEVEL = "_SEQUENCE_NUMBER", "_VALUE_KIND", 5

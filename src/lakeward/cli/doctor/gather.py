@@ -15,7 +15,7 @@ from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
 from lakeward.protocol.facts import ProbeAnswer, ServerFacts
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, CoordinatorStatus
-from lakeward.protocol.version import PROTOCOL
+from lakeward.protocol.routes import PROTOCOL
 from lakeward.protocol.views import RoundStatus
 
 if TYPE_CHECKING:

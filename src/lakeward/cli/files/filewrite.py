@@ -17,7 +17,7 @@ from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import InvalidRequest, InvalidRows, OutOfSequence
 from lakeward.model import Bucket
 from lakeward.protocol.flight import PutAck, PutKind
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 
 if TYPE_CHECKING:
     import pyarrow as pa

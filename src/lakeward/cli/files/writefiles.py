@@ -18,7 +18,7 @@ from lakeward.cli.output import counted, note
 from lakeward.config.options import SchemaContract
 from lakeward.errors import InvalidRequest, LakewardError
 from lakeward.protocol.flight import PutKind
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 
 if TYPE_CHECKING:
     from lakeward.client.table import Table

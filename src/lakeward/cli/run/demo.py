@@ -21,8 +21,7 @@ from lakeward.cli.run.demoload import CLICKS, ORDERS, DemoLoad
 from lakeward.cli.run.demoview import Story, watch
 from lakeward.cli.run.up import Supervisor
 from lakeward.errors import StartFailed, TimedOut
-from lakeward.model import StopSignal
-from lakeward.model.table import TablePath
+from lakeward.model import StopSignal, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.routes import DEFAULT_PORT
 

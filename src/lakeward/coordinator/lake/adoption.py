@@ -28,8 +28,7 @@ from lakeward.errors import (
     LoadLost,
     SnapshotGone,
 )
-from lakeward.model import BackgroundThread, Bucket, SnapshotId, TableInfo, fault_point
-from lakeward.model.table import TablePath
+from lakeward.model import BackgroundThread, Bucket, SnapshotId, TableInfo, TablePath, fault_point
 from lakeward.protocol.operate import AdoptionStatus
 from lakeward.spi import HotLoad, LakeStorage, SupportsFileOrder, SupportsTakeOver
 

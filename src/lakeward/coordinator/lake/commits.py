@@ -26,10 +26,10 @@ from lakeward.model import (
     RoundId,
     SideId,
     SideName,
+    TablePath,
     named_sides,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.operate import ResyncChoice
 
 COORDINATOR = JobName("coordinator")

@@ -35,6 +35,7 @@ from lakeward.model import (
     SideName,
     TableId,
     TableInfo,
+    TablePath,
     TableState,
     change_columns,
     check_new_table,
@@ -44,7 +45,6 @@ from lakeward.model import (
     side_table,
     warn_of_columns,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi import AdoptedRows, HotLoad, LakeCatalog, SupportsForeignTables, SupportsTakeOver, lake_named

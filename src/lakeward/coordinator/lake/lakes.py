@@ -22,9 +22,8 @@ from lakeward.errors import (
     PluginNotFound,
     to_wire,
 )
-from lakeward.model import LakeBase, OffsetMap, TableInfo, TableState
-from lakeward.model.table import TablePath
-from lakeward.protocol.lakes import LakeStatus
+from lakeward.model import LakeBase, OffsetMap, TableInfo, TablePath, TableState
+from lakeward.protocol.tables import LakeStatus
 from lakeward.spi import lake_named
 
 _S = TableState

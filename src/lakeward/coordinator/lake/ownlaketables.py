@@ -9,8 +9,7 @@ from lakeward.coordinator.lake.tablesides import TableSides, enabled
 from lakeward.coordinator.options import SideOptions
 from lakeward.coordinator.state.board import Board
 from lakeward.errors import InvalidRequest, LakeForeign, LakeMismatch
-from lakeward.model import SideName, TableInfo, side_table
-from lakeward.model.table import TablePath
+from lakeward.model import SideName, TableInfo, TablePath, side_table
 from lakeward.spi import LakeCatalog, lake_named
 
 

@@ -20,11 +20,11 @@ from lakeward.model import (
     SideName,
     TableDescriptor,
     TableInfo,
+    TablePath,
     changelog_side,
     new_table_id,
     side_table,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import (
     LakeCatalog,
     SupportsReaders,

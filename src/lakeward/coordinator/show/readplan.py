@@ -18,11 +18,9 @@ from lakeward.errors import (
     SnapshotGone,
     TableBusy,
 )
-from lakeward.model import Bucket, Content, OffsetMap, OffsetRange, SideName, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Content, OffsetMap, OffsetRange, SideName, TableInfo, TablePath
 from lakeward.protocol.flight import log_ticket, ticket_text
-from lakeward.protocol.readplan import HotRange, ReadPlan
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import HotRange, ReadPlan, WriteToken
 from lakeward.spi import LakeReader, LakeSnapshot, LogBounds
 
 TRIES = 10

@@ -17,8 +17,7 @@ from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, RoundTotals, Work
-from lakeward.model import Bucket, InstanceId, JobName, SideId, SideName, TableState, WorkKind
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, InstanceId, JobName, SideId, SideName, TablePath, TableState, WorkKind
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry
 from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus
 

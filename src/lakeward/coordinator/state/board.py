@@ -14,8 +14,7 @@ from lakeward.coordinator.state.record import LagDrop, LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StateStore, StoredSide
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.errors import SideNotFound, TableNotFound
-from lakeward.model import Clock, JobName, SideId, SideName, TableId, TableState, WorkKind, check_transition
-from lakeward.model.table import TablePath
+from lakeward.model import Clock, JobName, SideId, SideName, TableId, TablePath, TableState, WorkKind, check_transition
 from lakeward.protocol.codec import encode
 from lakeward.protocol.views import RoundStatus
 from lakeward.spi import HotAdmin, LakeStorage

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lakeward.errors import InvalidRequest, LedgerGap
 from lakeward.model import Bucket, JobName, LedgerEntry, LedgerKind, OffsetMap, OffsetRange, RoundId, TableId
-from lakeward.protocol.commit import CommitReport, CommittedRange
+from lakeward.protocol.heartbeat import CommitReport, CommittedRange
 
 
 @dataclass(frozen=True, kw_only=True)

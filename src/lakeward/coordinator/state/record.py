@@ -20,11 +20,11 @@ from lakeward.model import (
     SideName,
     TableId,
     TableInfo,
+    TablePath,
     TableState,
     WorkKind,
     side_table,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import Waiting
 

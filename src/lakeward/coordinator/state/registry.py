@@ -10,8 +10,7 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StoredSide
 from lakeward.coordinator.state.work import Work
-from lakeward.model import OffsetMap, SideName, TableInfo, TableState
-from lakeward.model.table import TablePath
+from lakeward.model import OffsetMap, SideName, TableInfo, TablePath, TableState
 
 _S = TableState
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.model import TableId
-from lakeward.model.table import TablePath
+from lakeward.model import TableId, TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

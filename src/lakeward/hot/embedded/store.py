@@ -48,9 +48,9 @@ from lakeward.model import (
     SystemClock,
     TableId,
     TableInfo,
+    TablePath,
     usable,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import FrozenTable, HotAdmin, HotLoad, HotStore, KvSnapshot, LogBounds, RetentionGuard, Waiting
 
 _log = logging.getLogger(__name__)

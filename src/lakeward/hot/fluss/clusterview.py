@@ -15,8 +15,7 @@ from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.readplan import load_head
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import freshness_ms
-from lakeward.model import TIMESTAMP, Bucket, Clock, OffsetMap, SystemClock, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TIMESTAMP, Bucket, Clock, OffsetMap, SystemClock, TableInfo, TablePath
 from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeReader, LakeSnapshot, LakeTotals, LogBounds
 
 _FILE_FIGURES = ("added-data-files", "deleted-data-files", "total-data-files")

@@ -52,11 +52,19 @@ from lakeward.model import (
     SystemClock,
     TableId,
     TableInfo,
+    TablePath,
     fault_point,
 )
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
-from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.heartbeat import (
+    CommitAnswer,
+    CommitReport,
+    Committed,
+    HandedOut,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseCheck,
+    LeaseVerdict,
+)
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi import OFFSETS_KEY, CoordinatorClient, IntentStore, LakeReader, LakeSnapshot, SupportsIntents
 

@@ -7,8 +7,7 @@ import threading
 
 from lakeward.errors import NotFound, TableNotFound
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.model import TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableId, TableInfo, TablePath
 
 
 class KnownTables:

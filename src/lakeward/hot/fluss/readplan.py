@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 from lakeward.errors import LakeTampered, LogTooShort, ReadTooFarAhead
 from lakeward.model import Bucket, Clock, OffsetMap, OffsetRange, TableInfo, new_lease_id
-from lakeward.protocol.readplan import HotRange, ReadPlan
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import HotRange, ReadPlan, WriteToken
 from lakeward.spi import HotStore, LakeReader, LakeSnapshot, LakeStorage
 
 LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]

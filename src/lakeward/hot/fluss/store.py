@@ -31,8 +31,7 @@ from lakeward.hot.fluss.wire.messages import (
     Message,
 )
 from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
-from lakeward.model import Bucket, Column, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Column, TableId, TableInfo, TablePath
 from lakeward.spi import HotStore, KvSnapshot, LogBounds
 
 

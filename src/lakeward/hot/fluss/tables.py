@@ -25,10 +25,10 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     row_of,
 )
 from lakeward.model import types as model
-from lakeward.model.table import TablePath
 
 log = logging.getLogger("lakeward.fluss")
 

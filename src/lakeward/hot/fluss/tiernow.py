@@ -15,10 +15,8 @@ from lakeward.hot.fluss.handout.standing import Standing
 from lakeward.hot.fluss.lakeoptions import check_tiered
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.supported import check_supported
-from lakeward.model import OffsetMap
-from lakeward.model.table import TablePath
-from lakeward.protocol.commit import Committed
-from lakeward.protocol.heartbeat import HandedOut
+from lakeward.model import OffsetMap, TablePath
+from lakeward.protocol.heartbeat import Committed, HandedOut
 
 POLL_S = 0.1
 PATIENCE_S = 3.0

@@ -17,8 +17,7 @@ from lakeward.lake.core.history import new_history
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.lake.core.reconcile import find_owner
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import Column, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Column, TableDescriptor, TableId, TableInfo, TablePath
 from lakeward.spi import LakeCatalog, is_own
 
 

@@ -27,10 +27,10 @@ from lakeward.model import (
     PartitionKey,
     PartitionUnit,
     TableDescriptor,
+    TablePath,
     cast_values,
     row_of,
 )
-from lakeward.model.table import TablePath
 
 
 def check_partition_keys(path: TablePath, descriptor: TableDescriptor, *, by_time: bool = False) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lakeward.errors import CommitConflict, LakeForeign, LakeRolledBack, LakewardError
+from lakeward.errors import CommitConflict, LakeForeign, LakeRolledBack, LakeTableGone, LakewardError
 from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.model import LakeBase, RoundId, TableId
@@ -77,9 +77,12 @@ def find_round(log: SnapshotLog[G, Any, Any], ground: G, round_id: RoundId) -> L
 def describe_conflict(
     table: str, round_id: RoundId, reason: str, precondition: Precondition, load_base: Callable[[], LakeBase]
 ) -> CommitConflict:
-    """`load_base`: the table as it is now. Where that cannot be told, the round may try again."""
+    """`load_base` loads the table as it is now. Where it fails, the round may try again. Raises `LakeTableGone` where
+    the table is gone."""
     try:
         lost = precondition.breach(load_base()) is not None
+    except LakeTableGone:
+        raise
     except LakewardError:
         lost = False
     return CommitConflict(table=table, round_id=round_id, reason=reason, lost=lost)

@@ -14,8 +14,7 @@ from lakeward.lake.delta.meta.actions import Action, commit_info
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import BUCKET, Column, TableDescriptor, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, Column, TableDescriptor, TableInfo, TablePath
 
 _PRIMARY_KEY = "lakeward.primary-key"
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}

@@ -40,7 +40,7 @@ from lakeward.lake.delta.writer import (
 )
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import BUCKET, Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import LakeDelete, LakeFile, RewriteResult, RewriteTask, StoredFile
 
 

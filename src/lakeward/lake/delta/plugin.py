@@ -15,8 +15,7 @@ from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.log import DeltaLog, LogCache
 from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.lake.warehouse import Warehouse, WarehousePlugin, parse_warehouse
-from lakeward.model import TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64

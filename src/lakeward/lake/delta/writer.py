@@ -17,7 +17,7 @@ from lakeward.lake.delta.meta.actions import WHOLE, AddFile
 from lakeward.lake.delta.stats import file_stats
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import BUCKET, RoundId
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import WriteTask
 
 _TARGET_KEY, _TARGET_BYTES = "delta.targetFileSize", 512 * 1024 * 1024

@@ -34,8 +34,7 @@ from lakeward.lake.hudi.meta.properties import (
 )
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import BucketFunction, Column, TableDescriptor, TableInfo, row_of
-from lakeward.model.table import TablePath
+from lakeward.model import BucketFunction, Column, TableDescriptor, TableInfo, TablePath, row_of
 
 _SETTABLE = ("hoodie.parquet.",)
 """Hudi's own properties that people may set: rounds rely on the others."""

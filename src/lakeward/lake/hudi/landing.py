@@ -22,7 +22,7 @@ from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline, new_inst
 from lakeward.lake.hudi.writer import StagedFile
 from lakeward.lake.tablefiles import sync
 from lakeward.model import RoundId, fault_point
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 
 NOTE = "landing"
 COMPACTION = "compaction"

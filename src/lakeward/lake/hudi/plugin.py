@@ -19,8 +19,7 @@ from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
 from lakeward.lake.hudi.writer import HudiLakeWriter
 from lakeward.lake.warehouse import WAREHOUSE, Warehouse, WarehousePlugin, parse_warehouse
-from lakeward.model import BucketFunction, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import BucketFunction, TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 CAPABILITIES = LakeCapabilities(

@@ -22,7 +22,7 @@ from lakeward.lake.hudi.scan.rows import BATCH_ROWS, HudiRows, by_group
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, StagedFile
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import OFFSET, fault_point
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import RewriteResult, RewriteTask, dropped_group
 
 

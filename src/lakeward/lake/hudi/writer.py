@@ -44,7 +44,7 @@ from lakeward.lake.hudi.scan.logblock import (
 )
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model import BUCKET, CHANGE_TYPE, ChangeType, partition_values
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import WriteTask
 
 FIRST_VERSION = 2

@@ -67,8 +67,7 @@ from lakeward.lake.iceberg.meta.version import VERSIONS, check_version, choose_v
 from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.scan.project import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model import Column, SnapshotId, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Column, SnapshotId, TableDescriptor, TableId, TableInfo, TablePath
 from lakeward.spi import LakeCatalog, is_own
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})

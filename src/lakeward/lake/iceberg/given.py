@@ -14,7 +14,7 @@ from lakeward.lake.core.catalog import SWITCH, Allowed
 from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.lake.iceberg.meta.mapping import LAKE_PREFIX, lake_key
 from lakeward.lake.iceberg.meta.tableproperties import check_properties
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 _METRICS = Allowed(r"none|counts|full|truncate\(0*[1-9]\d*\)", "none, counts, full or truncate(N)")

@@ -20,8 +20,7 @@ from lakeward.lake.lance.columns import (
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import ALTER_KEY, LanceTable, apply, fragments_of
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import Column, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Column, TableInfo, TablePath
 
 _PRIMARY_KEY, _PARTITION_KEYS = "lakeward.primary-key", "lakeward.partition-keys"
 _RESERVED = (_PRIMARY_KEY, _PARTITION_KEYS, "lance.auto_cleanup.")

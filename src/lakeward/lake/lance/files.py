@@ -32,7 +32,7 @@ from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragme
 from lakeward.lake.lance.writer import LanceLakeWriter, LanceWriteHandle, LanceWriteResult
 from lakeward.lake.tablefiles import sync
 from lakeward.model import LAKE_FIELDS, OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import REWRITE_KEY, LakeFile, RewriteResult, RewriteTask, StoredFile
 
 

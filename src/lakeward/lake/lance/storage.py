@@ -14,8 +14,7 @@ from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64

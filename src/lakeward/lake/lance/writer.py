@@ -20,7 +20,7 @@ from lakeward.lake.lance.datafile import FACTS_KEY, FileFacts, round_prefix
 from lakeward.lake.lance.table import DATA
 from lakeward.lake.tablefiles import sync
 from lakeward.model import OFFSET, Bucket, OffsetRange
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import WriteTask
 
 _TARGET_KEY, _TARGET_BYTES = "lakeward.write.target-file-size-bytes", 1024 * 1024 * 1024

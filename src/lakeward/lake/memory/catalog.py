@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from lakeward.lake.core.catalog import CoreCatalog, missing_columns
 from lakeward.lake.memory.log import MemoryGround, MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake, spec_of, table_of
-from lakeward.model import Column, Schema, TableDescriptor, TableId, TableInfo, may_widen, refuse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableId, TableInfo, TablePath, may_widen, refuse_type
 
 FORMAT_PREFIX = "memory."
 

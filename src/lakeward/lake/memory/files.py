@@ -39,7 +39,7 @@ from lakeward.model import (
     partition_values,
     unpack,
 )
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import LakeDelete, LakeFile, RewriteResult, RewriteTask, StoredFile
 
 

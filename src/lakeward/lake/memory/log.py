@@ -12,8 +12,7 @@ from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, Own
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.memory.rows import LiveFile, high_marks
 from lakeward.lake.memory.table import MemoryLake, MemoryTable, Refs, Snapshot
-from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, fault_point, pack, unpack
-from lakeward.model.table import TablePath
+from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, TablePath, fault_point, pack, unpack
 from lakeward.spi import OFFSETS_KEY
 
 PAYLOAD_KIND, VERSION = "memory-committable", 1

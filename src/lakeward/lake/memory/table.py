@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakeward.errors import LakeTableGone, SnapshotGone
-from lakeward.model import Bucket, Clock, Column, OffsetSet, SnapshotId, SystemClock, TableDescriptor
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Clock, Column, OffsetSet, SnapshotId, SystemClock, TableDescriptor, TablePath
 
 
 @dataclass(frozen=True, kw_only=True)

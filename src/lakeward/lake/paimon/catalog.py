@@ -31,8 +31,7 @@ from lakeward.lake.paimon.meta.mapping import (
     why_not,
     wrong_options,
 )
-from lakeward.model import BUCKET, Column, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, Column, TableDescriptor, TableId, TableInfo, TablePath
 from lakeward.spi import LakeCatalog, is_own
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import Bucket, OffsetMap
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, OffsetMap, TablePath
 from lakeward.protocol.routes import DEFAULT_PORT
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 

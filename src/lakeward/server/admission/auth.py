@@ -9,8 +9,7 @@ from typing import Any
 from fastapi import Depends, Request
 
 from lakeward.errors import Forbidden, InsecureBinding
-from lakeward.model import JobName
-from lakeward.model.table import TablePath
+from lakeward.model import JobName, TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 
 BEARER = "bearer "

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
-from lakeward.protocol.routes import API, ICEBERG, TABLE_ROWS
-from lakeward.protocol.version import PROTOCOL_HEADER
+from lakeward.protocol.routes import API, ICEBERG, PROTOCOL_HEADER, TABLE_ROWS
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH"})
 """A page may not send any other method to a foreign server without asking; we never say yes."""

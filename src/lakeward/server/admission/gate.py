@@ -16,8 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakeward.errors import LakewardError, QuotaExceeded, Unauthorized, to_wire
 from lakeward.protocol.auth import TokenSet
-from lakeward.protocol.routes import API, ICEBERG
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
+from lakeward.protocol.routes import API, ICEBERG, PROTOCOL, PROTOCOL_HEADER, check_peer
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.auth import secret_of
 from lakeward.server.admission.body import PAUSE_S, BodyBudget, CountedBody

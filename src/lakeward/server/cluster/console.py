@@ -15,8 +15,7 @@ from fastapi.responses import JSONResponse
 from lakeward.config import Config, options
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.tiernow import InLake, tier_now
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import TIER_NOW
 from lakeward.server.admission.auth import require

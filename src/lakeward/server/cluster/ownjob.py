@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from lakeward.model import RoundId, RoundResult
-from lakeward.model.table import TablePath
+from lakeward.model import RoundId, RoundResult, TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.views import JobStatus, RoundStatus
 from lakeward.server.cluster.shown import DONE

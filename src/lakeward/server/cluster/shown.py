@@ -6,8 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lakeward.hot.fluss.clusterview import LATE, REFUSED, UNREADABLE, CommitView, TableLook
-from lakeward.model import NO_EPOCH, TIER, InstanceId, JobName, RoundId, RoundPhases, SnapshotId, TableState, WorkKind
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    NO_EPOCH,
+    TIER,
+    InstanceId,
+    JobName,
+    RoundId,
+    RoundPhases,
+    SnapshotId,
+    TablePath,
+    TableState,
+    WorkKind,
+)
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 
 DONE = "done"

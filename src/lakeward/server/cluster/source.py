@@ -16,8 +16,17 @@ from lakeward.hot.fluss.clusterview import ClusterView, CommitView, TableLook
 from lakeward.hot.fluss.lakehistory import read_ledger
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.readplan import load_head
-from lakeward.model import DEFAULT_SIDE, BackgroundThread, Clock, SideId, SideName, TableInfo, TableState, WorkKind
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    DEFAULT_SIDE,
+    BackgroundThread,
+    Clock,
+    SideId,
+    SideName,
+    TableInfo,
+    TablePath,
+    TableState,
+    WorkKind,
+)
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 from lakeward.server.cluster.ownjob import OwnJob

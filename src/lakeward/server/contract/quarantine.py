@@ -14,8 +14,7 @@ from lakeward.coordinator.lake.federation import Federation
 from lakeward.errors import TableNotFound
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import Clock, TableInfo, fault_point
-from lakeward.model.table import TablePath
+from lakeward.model import Clock, TableInfo, TablePath, fault_point
 from lakeward.protocol.quarantine import BadRow, QuarantinedRow
 from lakeward.protocol.tables import CreateTable
 from lakeward.server.contract.quarantinetable import (

@@ -20,10 +20,10 @@ from lakeward.model import (
     StringType,
     TableDescriptor,
     TableInfo,
+    TablePath,
     TimestampLtzType,
     to_arrow_schema,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.quarantine import BadRow, QuarantinedRow
 
 SUFFIX = "__quarantine"

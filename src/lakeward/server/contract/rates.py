@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 
 from lakeward.errors import TooManyBadRows
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 SPAN_S = 60.0
 SHOWN_S = 600.0

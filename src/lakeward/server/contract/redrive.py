@@ -25,8 +25,7 @@ from lakeward.client.routing import Router
 from lakeward.errors import InvalidInput, InvalidRequest, InvalidRows, PartitionExpired
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
-from lakeward.model import TableId, TableInfo, fault_point
-from lakeward.model.table import TablePath
+from lakeward.model import TableId, TableInfo, TablePath, fault_point
 from lakeward.protocol.quarantine import QuarantinedRow, QuarantineList, Redriven, RedriveRows
 from lakeward.server.contract.batch import Piece, RedriveBatch
 from lakeward.server.contract.quarantine import Quarantine

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 
 from lakeward.errors import LakewardError
 from lakeward.lake.iceberg.connect.connection import OWN_CALL
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
 from lakeward.server.admission.auth import secret_of

@@ -19,8 +19,7 @@ from pyiceberg.table.update import (
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.meta.followed import check_followed, is_fitting, plan_followed
-from lakeward.model import ColumnChanges, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import ColumnChanges, TableInfo, TablePath
 from lakeward.protocol.auth import Role, Token
 from lakeward.server.iceberg.call import Name
 

@@ -15,10 +15,9 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from lakeward.errors import CutNotReady, InvalidRequest, ReadOnlyWarehouse
 from lakeward.lake.iceberg.live import LiveMetadata, at_snapshot
-from lakeward.model import CutState
-from lakeward.model.table import TablePath
-from lakeward.protocol.cuts import CutStatus
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.model import CutState, TablePath
+from lakeward.protocol.readplan import WriteToken
+from lakeward.protocol.tables import CutStatus
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall
 from lakeward.server.live.warehouse import LiveWarehouse

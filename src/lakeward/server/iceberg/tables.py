@@ -34,7 +34,7 @@ from lakeward.lake.iceberg.meta.tableproperties import (
     check_properties,
     with_allowed_properties,
 )
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
 from lakeward.server.iceberg.follow import Following
@@ -134,7 +134,8 @@ class TableResource:
         said = [p for u in request.updates for p in (*_places(u), *_files(u))]
         self._check_own(call, name, said, *_own_places(table))
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
-        if not call.is_own and updates:
+        is_staged = not table.metadata_location
+        if not call.is_own and updates and not is_staged:
             for requirement in request.requirements:
                 requirement.validate(table.metadata)
             if not self._following.follow(name, call.token, table.metadata, updates):

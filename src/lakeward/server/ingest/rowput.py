@@ -19,11 +19,10 @@ from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.quota import WriterQuotas
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
-from lakeward.model import Bucket, OffsetMap, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, OffsetMap, TableInfo, TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.flight import MAX_UNDER_WAY
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 from lakeward.server.ingest.badrows import BadRows
 from lakeward.server.ingest.bodies import BodyRows, RowFormat, RowProblem, read_body, unpack
 from lakeward.server.ingest.contract import RowContract, StrictContract

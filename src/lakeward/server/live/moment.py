@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lakeward.errors import InvalidRequest, ReadTooFarAhead
 from lakeward.model import Clock, CutEnds, TableId, TableInfo
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 
 Freeze = Callable[[Sequence[TableInfo] | None], Mapping[TableId, CutEnds]]
 """Log ends of these tables at one time, or of all."""

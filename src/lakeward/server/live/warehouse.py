@@ -17,10 +17,9 @@ from lakeward.errors import LakewardError, NotFound, SnapshotGone, TableBusy, Ta
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.lake.iceberg.live import LiveMetadata
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import BackgroundThread, Clock, LakeBase, LeaseId, SnapshotId, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import BackgroundThread, Clock, LakeBase, LeaseId, SnapshotId, TableId, TableInfo, TablePath
 from lakeward.protocol.facts import LiveFacts
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import WriteToken
 from lakeward.server.live.chunks import LiveTarget
 from lakeward.server.live.files import LiveFiles
 from lakeward.server.live.moment import Moments

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, TimedOut
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.operate import SqlQuery
 from lakeward.read.arrow import describe_freshness, request_of

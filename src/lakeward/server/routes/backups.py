@@ -8,8 +8,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.protocol.auth import Role
-from lakeward.protocol.backup import MakeBackup
 from lakeward.protocol.routes import BACKUPS
+from lakeward.protocol.tables import MakeBackup
 from lakeward.server.admission.auth import require
 from lakeward.server.backups import make_backup
 from lakeward.server.messages import answer, described, read_message

@@ -7,10 +7,9 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
-from lakeward.model import DEFAULT_SIDE, Intent, RoundId, TableId
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Intent, RoundId, TableId, TablePath
 from lakeward.protocol.auth import Role
-from lakeward.protocol.commit import CommitReport
+from lakeward.protocol.heartbeat import CommitReport
 from lakeward.protocol.operate import KnownRound
 from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND
 from lakeward.server.admission.auth import check_job, require

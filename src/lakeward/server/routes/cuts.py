@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from lakeward.errors import CutNotFound, CutScheduleNotFound
 from lakeward.model import CutSchedule
 from lakeward.protocol.auth import Role, Token
-from lakeward.protocol.cuts import CreateCut, CutStatus
 from lakeward.protocol.routes import CUT, CUT_SCHEDULE, CUT_SCHEDULES, CUTS
+from lakeward.protocol.tables import CreateCut, CutStatus
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.protocol.auth import GRANTS, Role, Token
-from lakeward.protocol.databases import AlterDatabase, DatabaseStatus
 from lakeward.protocol.routes import DATABASE, DATABASES
+from lakeward.protocol.tables import AlterDatabase, DatabaseStatus
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import check_lakes
 from lakeward.server.messages import answer, described, read_message

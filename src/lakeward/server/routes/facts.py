@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import FACTS, PROBE
 from lakeward.server.admission.auth import caller, require

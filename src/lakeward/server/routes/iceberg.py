@@ -8,8 +8,7 @@ from contextlib import suppress
 from fastapi import APIRouter
 
 from lakeward.errors import NotFound, TableLoading, TableNotFound
-from lakeward.model import ColumnChanges, TableInfo, side_table
-from lakeward.model.table import TablePath
+from lakeward.model import ColumnChanges, TableInfo, TablePath, side_table
 from lakeward.protocol.auth import Token
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.lakerights import check_lakes

@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 
 from lakeward.errors import LakeNotFound
 from lakeward.protocol.auth import Role, Token
-from lakeward.protocol.lakes import LakeStatus
 from lakeward.protocol.routes import LAKE_CHECK, LAKES
+from lakeward.protocol.tables import LakeStatus
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import seen_lakes
 from lakeward.server.messages import answer

@@ -6,8 +6,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
-from lakeward.model import partition_name, partition_values
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath, partition_name, partition_values
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import PARTITION, PARTITIONS
 from lakeward.server.admission.auth import require

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import Column
-from lakeward.model.table import TablePath
+from lakeward.model import Column, TablePath
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.quarantine import EvolveTable, QuarantineRows, QuarantineStored, RedriveRows
 from lakeward.protocol.routes import EVOLVE, QUARANTINE, REDRIVE

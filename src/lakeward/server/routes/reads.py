@@ -9,11 +9,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import LeaseId, SideName, SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import LeaseId, SideName, SnapshotId, TablePath
 from lakeward.protocol.auth import Role
-from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ
-from lakeward.protocol.version import PROTOCOL_HEADER, READ_PLANS_BY_POST, is_older
+from lakeward.protocol.routes import PROTOCOL_HEADER, READ_PLAN, READ_PLANS_BY_POST, RELEASE_READ, RENEW_READ, is_older
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.admission.readquota import ReadQuotas
 from lakeward.server.messages import answer

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import SqlQuery
 from lakeward.protocol.routes import SAMPLE, SQL, TABLE_ROWS

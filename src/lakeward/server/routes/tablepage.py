@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.state.statestore import COST_DAYS
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import COST, HOT, MAINTENANCE, PROPERTIES
 from lakeward.server.admission.auth import caller, require

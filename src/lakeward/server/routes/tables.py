@@ -7,8 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from lakeward.errors import QuotaExceeded
-from lakeward.model import Column, of_table
-from lakeward.model.table import TablePath
+from lakeward.model import Column, TablePath, of_table
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.routes import DEFINE, TABLE, TABLES
 from lakeward.protocol.tables import AlterTable, CreateTable, DefineTable, TableAnswer

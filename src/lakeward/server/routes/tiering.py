@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from lakeward.coordinator.operations import POLL_S
 from lakeward.coordinator.schedule.budget import LIMIT_S, Budget
 from lakeward.errors import QuotaExceeded
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import (

@@ -8,8 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from lakeward.model import WorkKind
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath, WorkKind
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.tables import TableAnswer

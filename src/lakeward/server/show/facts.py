@@ -17,10 +17,9 @@ from lakeward.config.config import DEFAULT
 from lakeward.config.option import Scope
 from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import LakewardError
-from lakeward.model import TableInfo, resident_bytes
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath, resident_bytes
 from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAnswer, ServerFacts
-from lakeward.protocol.version import PROTOCOL
+from lakeward.protocol.routes import PROTOCOL
 from lakeward.server.admission.auth import is_loopback
 from lakeward.server.services import Services
 from lakeward.spi import LakeStorage

@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.model import DEFAULT_SIDE, SideName
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, SideName, TablePath
 from lakeward.protocol.views import TableStatus
 
 if TYPE_CHECKING:

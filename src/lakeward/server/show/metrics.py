@@ -12,8 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lakeward.hot.embedded.sizes import TableSizes
-from lakeward.model import SideId, TableId, WorkKind
-from lakeward.model.table import TablePath
+from lakeward.model import SideId, TableId, TablePath, WorkKind
 from lakeward.server.services import PageServices
 
 if TYPE_CHECKING:

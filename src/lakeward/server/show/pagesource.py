@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import TableBusy
-from lakeward.model import Clock, SideId, SideName, TableInfo, WorkKind
-from lakeward.model.table import TablePath
+from lakeward.model import Clock, SideId, SideName, TableInfo, TablePath, WorkKind
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi import LakeStorage, SupportsRewrite

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.views import TableStatus
 

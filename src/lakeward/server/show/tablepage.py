@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakeward.config.option import Scope
-from lakeward.model import TIER
-from lakeward.model.table import TablePath
+from lakeward.model import TIER, TablePath
 from lakeward.protocol.views import TableStatus, WorkStatus
 from lakeward.server.services import Services
 

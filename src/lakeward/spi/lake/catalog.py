@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lakeward.errors import InvalidRequest, LakeNotEmpty, LakeTableGone
-from lakeward.model import Column, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Column, TableDescriptor, TableId, TableInfo, TablePath
 from lakeward.spi.lakeerrors import TypedCalls
 
 OWN_PROPERTY = "fluss.table.datalake."

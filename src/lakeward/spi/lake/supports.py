@@ -8,9 +8,8 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from lakeward.model import Bucket, LakeBase, Offsets, RoundId, SnapshotId, TableDescriptor, TableInfo
-from lakeward.model.table import TablePath
-from lakeward.spi.intents import IntentStore
+from lakeward.model import Bucket, LakeBase, Offsets, RoundId, SnapshotId, TableDescriptor, TableInfo, TablePath
+from lakeward.spi.coordinator import IntentStore
 from lakeward.spi.lakefile import AdoptedRows, LakeFile
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, RewriteTask
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakeward.errors import LakewardError
 from lakeward.model import COMPACT, LedgerKind, RoundResult, fault_point, side_table
-from lakeward.protocol.commit import CommittedRange
-from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
+from lakeward.protocol.heartbeat import CommittedRange, LeaseCheck, TableFinished
 from lakeward.spi import LakeCommitter, Plugin, RewriteResult
 from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite

@@ -5,8 +5,17 @@ exact head, and a group that lost an input is left out."""
 
 from __future__ import annotations
 
-from lakeward.model import COMPACT, Clock, Epoch, JobName, RoundOwner, SystemClock, new_instance_id, new_round_id
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    COMPACT,
+    Clock,
+    Epoch,
+    JobName,
+    RoundOwner,
+    SystemClock,
+    TablePath,
+    new_instance_id,
+    new_round_id,
+)
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi import HotPlugin, PluginCache
 from lakeward.tiering.compact.compaction import Compaction

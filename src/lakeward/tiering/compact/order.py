@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from lakeward.errors import LakewardError
 from lakeward.model import COMPACT, WorkKind
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import RewriteGroup, RewriteResult
 from lakeward.tiering.order import Order
 

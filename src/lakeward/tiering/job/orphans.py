@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 from lakeward.errors import LakewardError
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model import Clock
-from lakeward.model.table import TablePath
+from lakeward.model import Clock, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi import HotPlugin, Plugin, PluginCache, SupportsIntents
 

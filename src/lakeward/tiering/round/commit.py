@@ -25,8 +25,7 @@ from lakeward.model import (
     SnapshotSplit,
     fault_point,
 )
-from lakeward.protocol.commit import CommitAnswer, CommitReport, CommittedRange
-from lakeward.protocol.heartbeat import TableFinished
+from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, CommittedRange, TableFinished
 from lakeward.spi import CommitProperties, Committable, LakeSnapshot, LakeTotals, Precondition, Renewal
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing

@@ -18,9 +18,9 @@ from lakeward.model import (
     SideName,
     SystemClock,
     TableInfo,
+    TablePath,
     describe_plan,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi import HotPlugin, LakeStorage, Plugin, PluginCache
 from lakeward.tiering.round.plan import DEFAULT_TARGET_BYTES

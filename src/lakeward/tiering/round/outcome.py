@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from lakeward.errors import LakewardError
 from lakeward.model import OffsetSet, RoundId, SideName, Split
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 
 NO_ROUND = RoundId("")
 

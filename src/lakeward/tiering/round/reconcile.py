@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model import DEFAULT_SIDE, LakeBase, LedgerKind, RoundId, RoundOwner, SideName, TableInfo
-from lakeward.protocol.commit import CommitReport, Committed
+from lakeward.protocol.heartbeat import CommitReport, Committed
 from lakeward.spi import LakeReader
 
 

@@ -24,10 +24,10 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     TableState,
     WorkKind,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.facts import HotFacts, LakeProbe, LiveFacts, ProbeAnswer, ServerFacts
 from lakeward.protocol.operate import AdmissionAnswer, AdmissionRow, CoordinatorStatus
 from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lakeward.coordinator.kinds.compact import LOOK_FILES, LOOK_S
-from lakeward.model import COMPACT, TIER
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, TIER, TablePath
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 

@@ -33,9 +33,9 @@ from lakeward.model import (
     Schema,
     StringType,
     TableDescriptor,
+    TablePath,
     TableState,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.spi import load_lake

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import BucketStopped, InvalidRequest
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.verify import verify_table
 from lakeward_testing.faults import Faults

@@ -18,7 +18,7 @@ from lakeward.errors import (
     TableNotFound,
 )
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.spi import LakeStorage, load_lake
 from lakeward.verify import verify_table

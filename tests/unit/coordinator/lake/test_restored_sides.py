@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import WritesPaused
-from lakeward.model import DEFAULT_SIDE, SideName, TableState
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, SideName, TablePath, TableState
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import load_lake
 from lakeward.verify import verify_table

@@ -23,8 +23,7 @@ from lakeward.errors import (
 from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import OFFSET, Bucket
-from lakeward.model.table import TablePath
+from lakeward.model import OFFSET, Bucket, TablePath
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, rows
 

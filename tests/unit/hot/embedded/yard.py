@@ -14,8 +14,18 @@ import pyarrow as pa
 
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import OFFSET, Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    OFFSET,
+    Bucket,
+    Column,
+    Schema,
+    TableDescriptor,
+    TableId,
+    TableInfo,
+    TablePath,
+    new_table_id,
+    parse_type,
+)
 from lakeward.spi import RetentionGuard
 from lakeward_testing.clock import ManualClock
 

@@ -8,8 +8,7 @@ import pytest
 from lakeward.errors import InvalidConfig, InvalidTable, UnsafeLake
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.lake.iceberg.flussoptions import CATALOG_NAME, iceberg_options
-from lakeward.model import Column, Schema, TableDescriptor, TableId, TableInfo, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableId, TableInfo, TablePath, parse_type
 
 
 def table(**properties: str) -> TableInfo:

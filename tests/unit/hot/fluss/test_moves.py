@@ -13,8 +13,7 @@ from lakeward.errors import OffsetOutOfRange
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import FETCH_LOG, LIST_OFFSETS, METADATA
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, TablePath, parse_type
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 TABLE = TableInfo(

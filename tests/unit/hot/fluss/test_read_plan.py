@@ -13,8 +13,7 @@ from lakeward.errors import LogTooShort
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model import Bucket, Column, OffsetRange, Schema, TableInfo, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Column, OffsetRange, Schema, TableInfo, TablePath, parse_type
 from lakeward.spi import LogBounds
 from tests.unit.hot.fluss.test_moves import TABLE
 

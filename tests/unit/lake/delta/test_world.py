@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table

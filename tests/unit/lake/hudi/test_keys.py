@@ -14,7 +14,7 @@ from hudi import HudiTableBuilder
 
 from lakeward.errors import InvalidRequest, InvalidRows, UnsupportedType
 from lakeward.lake.hudi.plugin import HudiLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from tests.kit.inprocess import InProcessLakeward
 

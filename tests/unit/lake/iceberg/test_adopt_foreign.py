@@ -31,7 +31,7 @@ from lakeward.errors import (
 )
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.protocol.tables import AlterTable, TableAnswer
 from lakeward.spi import load_lake

@@ -25,8 +25,7 @@ from lakeward.errors import (
     TableLoading,
 )
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import Content, SideName
-from lakeward.model.table import TablePath
+from lakeward.model import Content, SideName, TablePath
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.verify import verify_table

@@ -14,8 +14,7 @@ from lakeward.config import Config
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, OffsetRange
-from lakeward.model.table import TablePath
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, OffsetRange, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows

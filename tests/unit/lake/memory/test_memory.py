@@ -12,8 +12,17 @@ import pytest
 from lakeward.errors import LakeForeign, LakeMismatch, LakeRolledBack, LakeTampered, ReplacedRowMissing, UnknownOption
 from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake, load
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model import Bucket, Column, OffsetMap, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    Bucket,
+    Column,
+    OffsetMap,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    TablePath,
+    new_table_id,
+    parse_type,
+)
 from lakeward.spi import OFFSETS_KEY, load_lake
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.scripted_log import ScriptedLog

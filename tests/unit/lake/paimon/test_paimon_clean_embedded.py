@@ -13,8 +13,7 @@ import pytest
 from lakeward.errors import HistoryGone, InvalidAlter
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, OffsetRange
-from lakeward.model.table import TablePath
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, OffsetRange, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.streamrows import StreamRows

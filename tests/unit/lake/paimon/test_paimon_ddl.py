@@ -13,8 +13,7 @@ from pypaimon.schema.schema_change import SchemaChange
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeSchemaBroken, LakeUnavailable
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import BucketFunction, Column, Int64Type, Schema, TableDescriptor
-from lakeward.model.table import TablePath
+from lakeward.model import BucketFunction, Column, Int64Type, Schema, TableDescriptor, TablePath
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.spi import OWN_PROPERTY
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows

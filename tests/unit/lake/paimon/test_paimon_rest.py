@@ -19,7 +19,7 @@ from lakeward.errors import (
 )
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.verify import verify_table
 from lakeward_testing.lakes.rewriting import LakeRewrite

@@ -11,8 +11,7 @@ import pytest
 
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import BUCKET, OFFSET, TIMESTAMP, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, OFFSET, TIMESTAMP, SystemClock, TablePath
 from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.paimonforeign import PaimonForeignEngine

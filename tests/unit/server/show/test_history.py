@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lakeward.coordinator.state.record import LagDrop
-from lakeward.model import DEFAULT_SIDE, Epoch, SideName, TableId, TableState
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Epoch, SideName, TableId, TablePath, TableState
 from lakeward.protocol.views import TableStatus
 from lakeward.server.show.history import HISTORY_FILE, KEPT, History
 

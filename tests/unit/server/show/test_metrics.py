@@ -8,8 +8,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from lakeward.hot.embedded.sizes import TableSizes
-from lakeward.model import COMPACT, TIER, SideId, TableId
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, TIER, SideId, TableId, TablePath
 from lakeward.server.show.metrics import SIDE_FIGURES, WORK_FIGURES, Figure, hot_metrics, side_metrics, work_metrics
 
 PATH = TablePath("shop", "orders")

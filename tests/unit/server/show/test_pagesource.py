@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lakeward.errors import TableBusy
-from lakeward.model import DEFAULT_SIDE, Content, SideName
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Content, SideName, TablePath
 from lakeward.server.show.pagesource import ServerSource
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import InProcessLakeward

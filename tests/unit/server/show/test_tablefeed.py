@@ -7,8 +7,7 @@ import gzip
 import json
 from dataclasses import replace
 
-from lakeward.model import Epoch, TableId, TableState
-from lakeward.model.table import TablePath
+from lakeward.model import Epoch, TableId, TablePath, TableState
 from lakeward.protocol.views import TableStatus
 from lakeward.server.show.tablefeed import TableFeed
 

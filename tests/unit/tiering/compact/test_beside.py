@@ -14,8 +14,7 @@ import pytest
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import FaultInjected, LakewardError, SplitFailed, TableBusy, to_wire
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model import COMPACT, Bucket, SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import COMPACT, Bucket, SystemClock, TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.tiering.compact.plan import CompactionPolicy

@@ -11,8 +11,7 @@ import pytest
 from lakeward.errors import TableNotFound
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model import set_injector
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath, set_injector
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.compact.once import compact_once
 from lakeward_testing.clock import ManualClock

@@ -27,8 +27,8 @@ from lakeward.model import (
     SnapshotSplit,
     SystemClock,
     TableInfo,
+    TablePath,
 )
-from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable

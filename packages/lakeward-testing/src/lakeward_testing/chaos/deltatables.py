@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeward.errors import LakewardError
 from lakeward.lake.delta.plugin import DeltaLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.chaos.commitwatch import CommitWatch
 from lakeward_testing.chaos.journal import RunJournal
 from lakeward_testing.deltaforeign import DeltaForeignEngine

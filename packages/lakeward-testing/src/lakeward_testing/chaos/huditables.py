@@ -10,7 +10,7 @@ from pathlib import Path
 from lakeward.errors import LakewardError
 from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.plugin import HudiLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.chaos.commitwatch import CommitWatch
 from lakeward_testing.chaos.journal import RunJournal
 from lakeward_testing.hudiforeign import HudiForeignEngine

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from lakeward.client import Client, connect
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model import SystemClock
-from lakeward.model.table import TablePath
+from lakeward.model import SystemClock, TablePath
 from lakeward.spi import LakeMaintenance, load_lake
 from lakeward.verify import Certificate, verify_table
 from lakeward_testing.chaos.journal import RunJournal

@@ -20,7 +20,7 @@ from lakeward.errors import LakewardError
 from lakeward.lake.paimon.meta.connection import PaimonConnection
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, snapshot_numbers, snapshot_path
 from lakeward.lake.tablefiles import LocalFiles
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.chaos.commitwatch import CommitWatch
 from lakeward_testing.chaos.journal import RunJournal
 from lakeward_testing.paimonforeign import PaimonForeignEngine

@@ -14,7 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 from requests.exceptions import RequestException
 
 from lakeward.client import Client
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.chaos.commitwatch import CommitWatch
 from lakeward_testing.chaos.journal import RunJournal
 from lakeward_testing.icebergforeign import IcebergForeignEngine

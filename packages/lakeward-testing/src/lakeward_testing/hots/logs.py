@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import OffsetOutOfRange, SchemaChanged, TableNotFound
-from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, Bucket, ChangeType, Column, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, Bucket, ChangeType, Column, TablePath, parse_type
 from lakeward.spi import HotStore
 from lakeward_testing.hots.suite import B0, B1, COLUMNS, HotSuite, read, row
 

@@ -11,8 +11,17 @@ from typing import Any
 import pytest
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.model import OFFSET, Bucket, Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import (
+    OFFSET,
+    Bucket,
+    Column,
+    Schema,
+    TableDescriptor,
+    TableInfo,
+    TablePath,
+    new_table_id,
+    parse_type,
+)
 from lakeward.spi import HotStore
 
 Row = dict[str, Any]

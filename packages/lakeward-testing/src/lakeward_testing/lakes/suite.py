@@ -20,10 +20,10 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import Lack, LakeStorage, SupportsRewrite, SupportsSnapshotNames
 from lakeward_testing.faults import Faults
 from lakeward_testing.scripted_log import Row, ScriptedLog

@@ -13,7 +13,7 @@ from typing import Any
 
 from lakeward.client import Client
 from lakeward.errors import LakewardError
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol import routes
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate, FindingKind

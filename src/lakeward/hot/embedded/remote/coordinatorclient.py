@@ -8,15 +8,21 @@ from typing import Any
 from urllib.parse import quote
 
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model import DEFAULT_SIDE, Intent, LeaseId, LedgerEntry, RoundId, SideName, SnapshotId, TableId
-from lakeward.model.table import TablePath
+from lakeward.model import DEFAULT_SIDE, Intent, LeaseId, LedgerEntry, RoundId, SideName, SnapshotId, TableId, TablePath
 from lakeward.protocol import routes
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
-from lakeward.protocol.cuts import CutStatus
-from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.heartbeat import (
+    CommitAnswer,
+    CommitReport,
+    Committed,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseCheck,
+    LeaseVerdict,
+)
 from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.protocol.version import READ_PLANS_BY_POST, is_older
+from lakeward.protocol.routes import READ_PLANS_BY_POST, is_older
+from lakeward.protocol.tables import CutStatus
 from lakeward.spi import CoordinatorClient
 
 LEDGER_PAGE = 10_000

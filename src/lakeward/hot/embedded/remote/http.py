@@ -15,9 +15,8 @@ from urllib.parse import urlencode
 
 from lakeward.errors import InvalidConfig, RemoteError, ServerUnavailable, from_wire
 from lakeward.hot.embedded.remote.httppool import Answer, CallFailed, HttpPool
-from lakeward.protocol.routes import INFO, STARTING
+from lakeward.protocol.routes import INFO, PROTOCOL, PROTOCOL_HEADER, STARTING, check_peer
 from lakeward.protocol.token import TokenSource
-from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
 
 if TYPE_CHECKING:
     from lakeward.protocol.tables import ServerInfo

@@ -11,8 +11,7 @@ import pyarrow as pa
 from lakeward.errors import InvalidRequest, ServerUnavailable
 from lakeward.hot.embedded.remote.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model import Bucket, CutEnds, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, CutEnds, TableInfo, TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest, Read, Ticket, log_ticket
 from lakeward.spi import FrozenTable, HotStore, KvSnapshot, LogBounds, read_on

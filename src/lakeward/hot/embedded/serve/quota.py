@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from lakeward.errors import QuotaExceeded, ServerUnavailable
 from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S
 from lakeward.hot.embedded.log.writers import BUSY_WRITER_MS
-from lakeward.model import Bucket
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, TablePath
 
 CALLS, ALL_CALLS = 400, 1000
 """A busy writer has one stream a table, a reader one a bucket; a thread costs some 100 kB."""

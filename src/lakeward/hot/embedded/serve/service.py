@@ -22,7 +22,7 @@ from lakeward.hot.embedded.serve.put import PutStream
 from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.serve.status import CallEnded, answering
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Read, Ticket, from_bytes
 

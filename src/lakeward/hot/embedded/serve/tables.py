@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from lakeward.errors import TableNotFound
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model import TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableId, TableInfo, TablePath
 
 
 def find_table(store: EmbeddedStore, path: TablePath, table_id: TableId | None) -> TableInfo:

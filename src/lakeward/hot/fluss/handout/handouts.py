@@ -23,8 +23,7 @@ from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import DEFAULT_FRESHNESS_MS, freshness_ms
 from lakeward.hot.fluss.wire.messages import HEARTBEAT, Message
 from lakeward.hot.fluss.wire.servers import FlussServers
-from lakeward.model import Clock, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Clock, TableId, TableInfo, TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.spi import SupportsRewrite
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakeward.lake.hudi.meta.columns import encode_columns, to_avro_schema
-from lakeward.model import BUCKET, OFFSET, TableDescriptor
-from lakeward.model.table import TablePath
+from lakeward.model import BUCKET, OFFSET, TableDescriptor, TablePath
 
 COLUMNS_KEY, PRIMARY_KEY = "lakeward.columns", "lakeward.primary-key"
 METADATA_KEYS: Final = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")

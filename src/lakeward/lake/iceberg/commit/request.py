@@ -43,7 +43,7 @@ from lakeward.lake.iceberg.meta.failures import database_errors, describe
 from lakeward.lake.iceberg.meta.ownpaths import delete_old_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.model import RoundId
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 from lakeward.spi import TAG
 
 FOR_EVER_MS = 2**63 - 1

@@ -21,8 +21,7 @@ from lakeward.lake.iceberg.meta.columnids import planned_view
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.ownpaths import OwnFileIO, allowed_paths, open_catalog, without_code
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION
-from lakeward.model import Clock, SystemClock, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Clock, SystemClock, TableInfo, TablePath
 from lakeward.protocol.token import TokenSource
 from lakeward.spi import DeleteEncoding, without_secrets
 

@@ -24,7 +24,7 @@ from lakeward.lake.iceberg.meta.manifests import LAYOUT
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.types import is_clean
 from lakeward.model import Bucket, OffsetSet
-from lakeward.protocol.packed import Packed
+from lakeward.protocol.codec import Packed
 
 Counts = dict[int, int]
 Bounds = dict[int, bytes]

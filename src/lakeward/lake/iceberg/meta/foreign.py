@@ -20,9 +20,8 @@ from lakeward.errors import InvalidTable, LakeTampered, UnsupportedType
 from lakeward.lake.iceberg.meta.partition import unit_of
 from lakeward.lake.iceberg.meta.types import PRIMITIVES, spell_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
-from lakeward.model import Column, PartitionKey, Schema, SnapshotId, TableDescriptor, plain_types
+from lakeward.model import Column, PartitionKey, Schema, SnapshotId, TableDescriptor, TablePath, plain_types
 from lakeward.model import types as model
-from lakeward.model.table import TablePath
 from lakeward.spi import AdoptedRows
 
 ADOPTED = "lakeward.adopted"

@@ -35,8 +35,8 @@ from lakeward.model import (
     PartitionKey,
     PartitionUnit,
     TableDescriptor,
+    TablePath,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX = "iceberg."

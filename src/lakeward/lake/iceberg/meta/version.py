@@ -13,8 +13,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from lakeward.config import options
 from lakeward.errors import InvalidTable, LakeSchemaBroken
-from lakeward.model import BinaryType, DataType, TableDescriptor, TimeType, leaves
-from lakeward.model.table import TablePath
+from lakeward.model import BinaryType, DataType, TableDescriptor, TablePath, TimeType, leaves
 
 Version = Literal[2, 3]
 VERSIONS: tuple[Version, ...] = (2, 3)

@@ -29,7 +29,7 @@ from lakeward.lake.metadatabounds import MetadataBounds
 from lakeward.lake.s3files import files_of
 from lakeward.lake.tablefiles import LocalFiles, plain_path
 from lakeward.lake.warehouse import Warehouse, missing_table, parse_location
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 
 class _Bounded:

@@ -16,7 +16,7 @@ from pypaimon.common.options.options_utils import OptionsUtils
 from lakeward.errors import InvalidTable
 from lakeward.lake.core.catalog import NUMBER, Allowed
 from lakeward.lake.paimon.meta.mapping import LAKE_PREFIX, lake_key
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 _VALUES = {
     "file.compression": Allowed.of("none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),

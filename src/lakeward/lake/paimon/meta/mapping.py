@@ -24,12 +24,12 @@ from lakeward.model import (
     Column,
     TableDescriptor,
     TableInfo,
+    TablePath,
     TypeVisitor,
     leaves,
     spell,
 )
 from lakeward.model import types as model
-from lakeward.model.table import TablePath
 from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."

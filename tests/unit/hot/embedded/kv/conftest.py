@@ -26,9 +26,9 @@ from lakeward.model import (
     TableDescriptor,
     TableId,
     TableInfo,
+    TablePath,
     to_arrow_schema,
 )
-from lakeward.model.table import TablePath
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.hots.changelog import MemoryChangelogLog
 

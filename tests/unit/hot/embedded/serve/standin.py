@@ -24,11 +24,10 @@ from lakeward.hot.embedded.serve.grpcserver import TlsPair
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
-from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, new_table_id
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.routes import PROTOCOL
 from lakeward.protocol.tables import ServerInfo
-from lakeward.protocol.version import PROTOCOL
 from lakeward.spi import KvSnapshot
 
 

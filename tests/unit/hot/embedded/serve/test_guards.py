@@ -16,8 +16,7 @@ from lakeward.errors import Forbidden, InvalidRequest, LakeUnavailable, QuotaExc
 from lakeward.hot.embedded.remote.failure import from_flight
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas
-from lakeward.model import Bucket
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, TablePath
 from lakeward.protocol.flight import PutCommand, PutKind, Read, Ticket, to_bytes
 from tests.unit.hot.embedded.serve.standin import serving
 

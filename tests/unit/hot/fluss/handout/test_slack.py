@@ -8,8 +8,7 @@ from dataclasses import replace
 from lakeward.errors import SplitFailed, to_wire
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.slack import Slack
-from lakeward.model import InstanceId, JobName, TableId
-from lakeward.model.table import TablePath
+from lakeward.model import InstanceId, JobName, TableId, TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 
 EPOCH = join_epoch(0, 1)

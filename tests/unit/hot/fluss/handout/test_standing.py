@@ -13,8 +13,7 @@ from lakeward.hot.fluss.failures import Code
 from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.handout.standing import Standing, StandingWatch, make_due
 from lakeward.hot.fluss.wire.messages import Message
-from lakeward.model import Column, Int32Type, Schema, TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Column, Int32Type, Schema, TableDescriptor, TableId, TableInfo, TablePath
 from lakeward_testing.clock import ManualClock
 
 SCHEMA = Schema(columns=(Column(name="id", type=Int32Type(nullable=False)),))

@@ -12,8 +12,7 @@ from rocksdict import Options, Rdict
 from lakeward.hot.fluss.kv.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.tables import VALUE_LAYOUT
 from lakeward.hot.fluss.wire.servers import LogBucket
-from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, Column, Schema, TableDescriptor, TableId, TableInfo, TablePath, parse_type
 from lakeward.spi import KvSnapshot
 from tests.unit.hot.fluss.kv.test_kvrows import TAGGED
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults

@@ -25,11 +25,11 @@ from lakeward.model import (
     Schema,
     TableDescriptor,
     TableInfo,
+    TablePath,
     new_round_id,
     new_table_id,
     parse_type,
 )
-from lakeward.model.table import TablePath
 from lakeward.spi import WriteTask
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

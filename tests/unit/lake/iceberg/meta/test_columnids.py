@@ -7,8 +7,7 @@ from pathlib import Path
 
 from lakeward.lake.iceberg.meta.columnids import COLUMN_IDS, find_field_ids
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import Column, Schema, TableDescriptor, TableInfo, new_table_id, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Column, Schema, TableDescriptor, TableInfo, TablePath, new_table_id, parse_type
 from tests.kit.iceberg.folder import folder_lake
 
 

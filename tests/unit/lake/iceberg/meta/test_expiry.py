@@ -20,8 +20,7 @@ from lakeward.errors import CommitConflict, FaultInjected, SnapshotGone
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta import expiry, manifests
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import SnapshotId, new_round_id
-from lakeward.model.table import TablePath
+from lakeward.model import SnapshotId, TablePath, new_round_id
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.spi import CommitProperties, Precondition
 from lakeward_testing.clock import ManualClock

@@ -18,8 +18,7 @@ from lakeward.lake.iceberg.meta.diff import spell_spec
 from lakeward.lake.iceberg.meta.mapping import check_descriptor, lake_order, lake_properties, lake_schema, lake_spec
 from lakeward.lake.iceberg.meta.partition import bucket_of, check_times, parse_value, partition_record, value_text
 from lakeward.lake.iceberg.meta.types import spell_type, to_iceberg_type
-from lakeward.model import Bucket, BucketFunction, Column, Schema, TableDescriptor, parse_type
-from lakeward.model.table import TablePath
+from lakeward.model import Bucket, BucketFunction, Column, Schema, TableDescriptor, TablePath, parse_type
 
 PATH = TablePath("db", "t")
 

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from lakeward.errors import LakeMetadataTooLarge
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.connect.metadatafile import load_metadata
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 SCHEMA = Schema(NestedField(1, "n", LongType()))
 

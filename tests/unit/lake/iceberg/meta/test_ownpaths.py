@@ -18,8 +18,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from lakeward.errors import LakePathRefused
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableInfo, TablePath
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row
 from lakeward_testing.scripted_log import ScriptedLog

@@ -10,8 +10,7 @@ import pytest
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidTable
 from lakeward.lake.iceberg.meta.version import READERS, check_version, choose_version
-from lakeward.model import BucketFunction, Schema, TableDescriptor
-from lakeward.model.table import TablePath
+from lakeward.model import BucketFunction, Schema, TableDescriptor, TablePath
 
 PATH = TablePath.parse("db.t")
 

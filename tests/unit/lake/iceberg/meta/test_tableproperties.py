@@ -23,7 +23,7 @@ from lakeward.errors import InvalidTable
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.ownpaths import checked_answers, open_catalog
 from lakeward.lake.iceberg.meta.tableproperties import check_properties, refused_names
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 
 SCHEMA = Schema(NestedField(1, "n", LongType()))
 LOADED: list[Any] = []

@@ -14,7 +14,7 @@ import pytest
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.scan.project import Footer
-from lakeward.model.table import TablePath
+from lakeward.model import TablePath
 from lakeward_testing.clock import ManualClock
 from tests.kit.iceberg.folder import folder_options
 from tests.kit.iceberg.merge_on_read import MergeOnReadEngine

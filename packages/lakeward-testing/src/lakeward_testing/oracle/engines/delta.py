@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model import SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import SnapshotId, TablePath
 from lakeward_testing.chaos.deltatables import HURT
 from lakeward_testing.oracle.engines.base import (
     Effect,

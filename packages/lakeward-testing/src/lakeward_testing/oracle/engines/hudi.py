@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import hudi
 import pyarrow as pa
 
-from lakeward.model import SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import SnapshotId, TablePath
 from lakeward_testing.chaos.huditables import HURT
 from lakeward_testing.oracle.engines.base import Effect, Engines, Target, foreign_copies, split
 

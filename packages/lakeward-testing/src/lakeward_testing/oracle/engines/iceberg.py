@@ -18,7 +18,7 @@ from requests.exceptions import RequestException
 
 from lakeward.lake.iceberg.connect.sqlcatalog import IcebergSqlCatalog
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
-from lakeward.model.sqltype import parse_type
+from lakeward.model import parse_type
 from lakeward_testing.chaos.tables import Meddler
 from lakeward_testing.oracle.columns import Alteration, AlterationKind
 from lakeward_testing.oracle.engines.base import (
@@ -144,7 +144,7 @@ class IcebergEngines(Engines):
 
     # ---- deeds -----------------------------------------------------------------------------------------------------
     def _engine(self, target: Target) -> Meddler:
-        from lakeward.model.table import TablePath
+        from lakeward.model import TablePath
 
         return Meddler(self._catalog, TablePath.parse(target.path))
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pypaimon import CatalogFactory
 
-from lakeward.model import SnapshotId
-from lakeward.model.table import TablePath
+from lakeward.model import SnapshotId, TablePath
 from lakeward_testing.chaos.paimontables import HURT, PaimonMeddler
 from lakeward_testing.oracle.engines.base import Effect, Engines, Target, foreign_copies, split
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.decimals import cast_column
+from lakeward.model.types.decimals import cast_column
 
 Mask = npt.NDArray[np.bool_]
 

@@ -16,7 +16,7 @@ from lakeward.model.types import (
     StringType,
     VectorType,
 )
-from lakeward.model.typetable import TYPES, TypeRow
+from lakeward.model.types.typetable import TYPES, TypeRow
 
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^']|'')*'|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),])")
 _SYNONYMS = {synonym: r.cls.keyword for r in TYPES for synonym in r.synonyms}
