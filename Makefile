@@ -18,7 +18,7 @@ export FLUSS_VERSION
 # Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit check lint types imports counts limits generated wheel bench soak dist docs generate clean lock fluss-up fluss-down
+.PHONY: help demo test unit check lint types imports counts limits generated wheel bench soak dist docs generate clean lock fluss-up fluss-down postgres-up postgres-down kafka-up kafka-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,12 @@ fluss-up: $(STAMP) ## a local Apache Fluss cluster with an Iceberg lake (Java an
 
 fluss-down: $(STAMP) ## stop that cluster
 	@$(BIN)/python -m tests.kit.fluss down $(ARGS)
+
+postgres-up: $(STAMP) ## a local PostgreSQL with logical replication on port 5439 (apt install postgresql)
+	@$(BIN)/python -m tests.kit.postgres up
+
+postgres-down: $(STAMP) ## stop that PostgreSQL and remove it
+	@$(BIN)/python -m tests.kit.postgres down
 
 dist: $(STAMP) ## a release in dist/: wheels, sdists, checksums, an SBOM and licences, tried on each Python that is here
 	@.ci/dist

@@ -14,6 +14,7 @@ import typer
 from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
+from lakeward.cli.source import verify_postgres
 from lakeward.config.tables import lakes_in_use
 from lakeward.errors import InvalidInput, InvalidTable, LakewardError, UnsupportedType
 from lakeward.model import SideName, TablePath, changelog_side, named_sides
@@ -45,6 +46,9 @@ def verify(
     spark: Annotated[
         str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")
     ] = None,
+    postgres: Annotated[
+        str | None, typer.Option("--postgres", help="Compare this source's tables with Postgres at one LSN.")
+    ] = None,
     lake: Lake = None,
     fluss: Fluss = None,
     fluss_user: FlussUser = None,
@@ -58,6 +62,9 @@ def verify(
     from lakeward.verify import verify_table
     from lakeward.verify.certificate import CertificateVerdict
 
+    if postgres is not None:
+        verify_postgres(postgres, server, as_json)
+        return
     if fluss is not None:
         check_no_server(server, lake)
     with _open_plugin(server, fluss, fluss_user) as (plugin, tables):

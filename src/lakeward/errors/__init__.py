@@ -11,9 +11,9 @@
     │   ├── NotJson, UnsupportedBody, IdempotencyKeyReused
     │   └── SparkUnsupported, JavaNotFound, BundleNotFound, UnsafeLake
     ├── NotFound                    TableNotFound (FlussTableNotFound), SideNotFound, LakeNotFound, PartitionNotFound,
-    │                               CutNotFound, CutScheduleNotFound, SnapshotGone, OffsetOutOfRange, HistoryGone,
-    │                               PluginNotFound
-    ├── AlreadyExists               TableAlreadyExists, CutExists, LakeMismatch, LakeNotEmpty
+    │                               SourceNotFound, CutNotFound, CutScheduleNotFound, SnapshotGone, OffsetOutOfRange,
+    │                               HistoryGone, PluginNotFound
+    ├── AlreadyExists               TableAlreadyExists, CutExists, SourceExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ReadOnlyWarehouse, ForeignCaller, IncompatibleVersion,
     │                               InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,
@@ -29,6 +29,7 @@
     │                               LakeFileBroken, LakeHistoriesDiffer, LakeFolderMoved, LakeSchemaBroken,
     │                               ReplacedRowMissing,
     │                               ForeignRowsFound, LakeHistoryGone, RowNotEncoded, LakeUnreadable, RoundTooOld
+    ├── SourceError                 SourceFenced, SourceOutOfStep, SourceGroupLost, SourceStopped, SourceUnavailable
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a child process ended before it was up
     ├── SplitFailed                 a task failed with an unexpected exception
@@ -50,3 +51,4 @@ from lakeward.errors.lake import *  # noqa: F403
 from lakeward.errors.passing import *  # noqa: F403
 from lakeward.errors.refusal import *  # noqa: F403
 from lakeward.errors.root import *  # noqa: F403
+from lakeward.errors.source import *  # noqa: F403

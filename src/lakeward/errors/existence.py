@@ -44,6 +44,12 @@ class CutNotFound(NotFound):
     cut: str
 
 
+class SourceNotFound(NotFound):
+    code = "source-not-found"
+    template = "there is no source {source}; `lakeward source list` shows what there is"
+    source: str
+
+
 class PartitionNotFound(NotFound):
     code = "partition-not-found"
     template = "table {table} has no partition {partition}"
@@ -107,6 +113,15 @@ class TableAlreadyExists(AlreadyExists):
     code = "table-already-exists"
     template = "table {table} exists already"
     table: str
+
+
+class SourceExists(AlreadyExists):
+    code = "source-exists"
+    template = (
+        "a source {source} exists already, with another kind or configuration; choose another name, or drop it with "
+        "`lakeward source drop {source}`"
+    )
+    source: str
 
 
 class CutScheduleNotFound(NotFound):

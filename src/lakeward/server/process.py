@@ -37,6 +37,7 @@ from lakeward.server.app import create_app
 from lakeward.server.contract.contracts import TableContracts
 from lakeward.server.contract.quarantine import Quarantine
 from lakeward.server.ingest.rowput import RowIntake
+from lakeward.server.ingest.sources import SourceDesk
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import load_mark, remove_mark
 from lakeward.server.services import Services
@@ -102,6 +103,7 @@ class LakewardServer:
         self._http.start()
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
+        sources = SourceDesk(store, self.settings.data, clock)
         lakes = ServerLakes(self.config, self.settings.data)
         lakes.check_moved()
         if self.config.get(options.SERVER_RESTORED):
@@ -148,6 +150,7 @@ class LakewardServer:
                 TableContracts(self.config, quarantine),
             ),
             quarantine=quarantine,
+            sources=sources,
             clock=clock,
             ready=lambda: self._ready,
             lakes=lakes,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakeward.hot.embedded.store import EmbeddedStore
     from lakeward.server.contract.quarantine import Quarantine
     from lakeward.server.ingest.rowput import RowIntake
+    from lakeward.server.ingest.sources import SourceDesk
     from lakeward.server.lakes import ServerLakes
     from lakeward.server.live.warehouse import LiveWarehouse
 
@@ -51,6 +52,9 @@ class PageServices:
     feed: TableFeed = field(default_factory=TableFeed)
     live: LiveWarehouse | None = None
     """Where the server keeps an Iceberg catalog."""
+
+    sources: SourceDesk | None = None
+    """Where the server keeps the hot store."""
 
     @property
     def source(self) -> PageSource:

@@ -13,9 +13,11 @@ from lakeward.spi.capabilities import Lack
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
+from lakeward.spi.source import SourceKind
 
 LAKE_GROUP = "lakeward.lake"
 HOT_GROUP = "lakeward.hot"
+SOURCE_GROUP = "lakeward.source"
 
 
 def load_lake(name: str, options: Mapping[str, str]) -> LakeStorage:
@@ -39,6 +41,13 @@ def load_hot(name: str, options: Mapping[str, str]) -> HotPlugin:
     plugin = _find("hot store", HOT_GROUP, name).load()(options)
     assert isinstance(plugin, HotPlugin), f"{name} gave {type(plugin).__name__}, no HotPlugin"
     return plugin
+
+
+def load_source(name: str) -> SourceKind:
+    """The kind of source of that name, which is the scheme of its URLs too. Raises `PluginNotFound`."""
+    kind = _find("source", SOURCE_GROUP, {"postgresql": "postgres"}.get(name, name)).load()()
+    assert isinstance(kind, SourceKind), f"{name} gave {type(kind).__name__}, no SourceKind"
+    return kind
 
 
 def import_plugin(group: str, name: str) -> None:

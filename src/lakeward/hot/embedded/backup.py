@@ -42,7 +42,7 @@ class _LogCut:
 def stage_store(store: EmbeddedStore, data: Path, target: Path) -> Ends:
     """Copies the store into `target`, a new folder on the same disk. A crash leaves a folder that is not taken for a
     backup."""
-    with store.upkeep.standing:
+    with store.upkeep.standing, store.group_commits:
         tables = store.hot_tables()
         for table in tables:
             for bucket in table.opened():
@@ -55,6 +55,10 @@ def stage_store(store: EmbeddedStore, data: Path, target: Path) -> Ends:
             shutil.copytree(data / "remote", target / "remote", copy_function=link_or_copy)
         copy_database(data / "meta.db", target / "meta.db")
         shutil.copyfile(data / "format.json", target / "format.json")
+        for source in (data / "sources").glob("*/source.json"):
+            copied = _beside(source, data, target)
+            copied.parent.mkdir(parents=True)
+            shutil.copyfile(source, copied)
     ends: dict[str, dict[str, int]] = {}
     for cut in cuts:
         ends.setdefault(str(cut.bucket.table.path), {})[str(cut.bucket.bucket)] = cut.active.stop

@@ -94,6 +94,13 @@ class EmbeddedStore(HotAdmin, HotStore):
         self._tables: dict[TableId, HotTable] = {}
         self._by_path: dict[TablePath, HotTable] = {}
         self._closed = False
+        self.together = threading.RLock()
+        """Held while the rows of one group of a source are appended to all its tables: readers who take log ends see
+        all of them or none."""
+
+        self.group_commits = threading.Lock()
+        """Held from the first row of a group until its position is stored; a backup holds it too."""
+
         self._cuts = OpenCuts()
         for stored in services.meta.load_tables():
             self._add(HotTable(stored, services))
@@ -364,11 +371,15 @@ class EmbeddedStore(HotAdmin, HotStore):
 
     def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:
         hot = self.hot_table(table)
-        bounds = {}
-        for bucket, opened in hot.all_buckets():
-            end = hot.first_offset(bucket)
-            bounds[bucket] = LogBounds(start=end, end=end) if opened is None else opened.log.bounds(sync=sync)
-        return bounds
+        for _, opened in hot.all_buckets() if sync else ():  # most of the wait, before others are held up
+            if opened is not None:
+                opened.log.sync()
+        with self.together:
+            bounds = {}
+            for bucket, opened in hot.all_buckets():
+                end = hot.first_offset(bucket)
+                bounds[bucket] = LogBounds(start=end, end=end) if opened is None else opened.log.bounds(sync=sync)
+            return bounds
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         return self.bounds(table, sync=True)
@@ -383,13 +394,15 @@ class EmbeddedStore(HotAdmin, HotStore):
         named = {table.table_id for table in tables}
         for table in tables:
             self.hot_table(table)
-        return self._cuts.freeze(name, [hot for hot in self.hot_tables() if hot.info.table_id in named])
+        with self.together:
+            return self._cuts.freeze(name, [hot for hot in self.hot_tables() if hot.info.table_id in named])
 
     def look_at_ends(self, tables: Sequence[TableInfo] | None = None) -> Mapping[TableId, CutEnds]:
         """Log ends of these tables, or of all, at one moment. Of tables that are damaged, nothing."""
         named = None if tables is None else {table.table_id for table in tables}
         chosen = [hot for hot in self.hot_tables() if named is None or hot.info.table_id in named]
-        return self._cuts.look([hot for hot in chosen if not self.stopped_buckets(hot.info)])
+        with self.together:
+            return self._cuts.look([hot for hot in chosen if not self.stopped_buckets(hot.info)])
 
     def add_cut(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:
         self._cuts.add(name, ends)

@@ -121,7 +121,7 @@ class ServerConnection:
             self._pool = None
 
     def _once(self, method: str, path: str, body: Any, params: dict[str, Any] | None, timeout_s: float | None) -> Any:
-        sent = None if body is None else _json(body)
+        sent = body if body is None or isinstance(body, bytes) else _json(body)
         shown = self.authorization
         headers = {} if shown is None else {"Authorization": shown}
         target = f"{path}?{urlencode(params)}" if params else path
