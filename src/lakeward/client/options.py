@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.config import Config, options
+from lakeward.protocol.oauth2 import ClientCredentials
 from lakeward.protocol.token import TokenSource
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class ClientOptions:
     token: str | None = None
     token_file: Path | None = None
     """Read where no token is given, and again whenever it has changed."""
+    login: ClientCredentials | None = None
+    """Fetches tokens where neither token nor file is given."""
     ca: str | None = None
     timeout_s: float = options.CLIENT_TIMEOUT.default.total_seconds()
     batch_bytes: int = options.CLIENT_WRITER_BATCH_SIZE.default
@@ -38,7 +41,9 @@ class ClientOptions:
 
     def token_source(self) -> TokenSource | None:
         """None: what the process was started with. Raises `InvalidConfig` for a file that cannot be read."""
-        return None if self.token is None and self.token_file is None else TokenSource.of(self.token, self.token_file)
+        if self.token is None and self.token_file is None:
+            return self.login
+        return TokenSource.of(self.token, self.token_file)
 
     @classmethod
     def of(cls, config: Config, *, token: str | None = None, ca: str | None = None) -> ClientOptions:
@@ -47,6 +52,7 @@ class ClientOptions:
         return cls(
             token=token if token is not None else config.get(options.CLIENT_TOKEN),
             token_file=config.get(options.CLIENT_TOKEN_FILE),
+            login=ClientCredentials.of_config(config),
             ca=ca or (None if configured is None else str(configured)),
             timeout_s=config.get(options.CLIENT_TIMEOUT).total_seconds(),
             batch_bytes=config.get(options.CLIENT_WRITER_BATCH_SIZE),

@@ -70,6 +70,7 @@ class Subscription:
                     self._offsets[bucket] = batch.column(OFFSET)[-1].as_py() + 1
                     yield with_change_words(batch)
                     quiet_since = time.monotonic()
+                    backoff.progress()
                 backoff.progress()
             except SchemaChanged:
                 self._refresh()

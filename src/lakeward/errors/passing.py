@@ -28,6 +28,11 @@ class ClusterUnavailable(ServerUnavailable):
     template = "no answer from {address} to {what}: {reason}; is this Fluss cluster running?"
 
 
+class IssuerUnavailable(ServerUnavailable):
+    code = "issuer-unavailable"
+    template = "{what} needs the login service at {address}: {reason}"
+
+
 class TimedOut(Unavailable):
     code = "timed-out"
     http_status = 504

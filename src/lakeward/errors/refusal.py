@@ -14,8 +14,9 @@ class Refused(LakewardError):
 class Unauthorized(Refused):
     code = "unauthorized"
     http_status = 401
-    template = "no valid token was sent for {what}; set LAKEWARD_TOKEN"
+    template = "no valid token was sent for {what}: {reason}; set LAKEWARD_TOKEN"
     what: str
+    reason: str = "it is missing or not known"
 
 
 class Forbidden(Refused):

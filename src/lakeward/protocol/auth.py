@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 
 from lakeward.errors import Forbidden, InvalidConfig, Unauthorized
 from lakeward.model import TablePath
@@ -45,6 +46,8 @@ class Token:
     role: Role
     secret: str
     tables: tuple[str, ...] = ()
+    expires_at_s: float | None = None
+    """Seconds since 1970; None: it does not expire."""
 
     @classmethod
     def parse(cls, text: str) -> Token:
@@ -103,28 +106,41 @@ class Token:
 ANONYMOUS = Token(name="anonymous", role=Role.ADMIN, secret="")
 """Everybody, where no token is configured (loopback only)."""
 
+RESERVED_NAMES = frozenset({ANONYMOUS.name, "nobody"})
+"""Names that the server uses for callers without a token."""
+
+
+class TokenIssuer(Protocol):
+    """Checks tokens that are not listed here."""
+
+    def identify(self, secret: str, what: str) -> Token | None:
+        """The caller's token; None for a secret that is not one of the issuer's kind. Does not block. Raises
+        `Unauthorized` with the reason, and `IssuerUnavailable`."""
+
 
 @dataclass(frozen=True)
 class TokenSet:
-    """The tokens a server knows. None, and no file of them: every caller is `ANONYMOUS`."""
+    """The tokens that a server accepts. Without any, a file of them or an issuer every caller is `ANONYMOUS`."""
 
     given: tuple[Token, ...] = ()
     file: TokenFile | None = None
+    issuer: TokenIssuer | None = None
 
     @classmethod
-    def parse(cls, texts: Iterable[str], file: TokenFile | None = None) -> TokenSet:
-        return cls(tuple(Token.parse(t) for t in texts), file)
+    def parse(cls, texts: Iterable[str], file: TokenFile | None = None, issuer: TokenIssuer | None = None) -> TokenSet:
+        return cls(tuple(Token.parse(t) for t in texts), file, issuer)
 
     @property
     def is_open(self) -> bool:
-        return not self.given and self.file is None
+        return not self.given and self.file is None and self.issuer is None
 
     def known(self) -> tuple[Token, ...]:
         """Each has its secret in it: to be shown by name alone."""
         return self.given if self.file is None else (*self.given, *self.file.current())
 
     def identify(self, secret: str | None, what: str) -> Token:
-        """The caller's token. Raises `Unauthorized`. Compares in constant time, every token each time."""
+        """The caller's token. Raises `Unauthorized`, and `IssuerUnavailable` while an issuer's keys are not known.
+        Compares in constant time, every token each time."""
         if self.is_open:
             return ANONYMOUS
         known = None
@@ -132,6 +148,10 @@ class TokenSet:
         for token in self.known():
             if hmac.compare_digest(token.secret.encode(), shown):
                 known = token
+        if known is None and self.issuer is not None and secret:
+            known = self.issuer.identify(secret, what)
+            if known is not None and known.name in {token.name for token in self.known()}:
+                raise Unauthorized(what=what, reason=f"{known.name} is the name of a token in server.tokens")
         if known is None:
             raise Unauthorized(what=what)
         return known

@@ -85,6 +85,10 @@ READY = "/readyz"
 METRICS = "/metrics"
 ICEBERG = "/iceberg"
 
+OAUTH = f"{ICEBERG}/v1/oauth/tokens"
+"""OAuth2 client credentials of the catalog: the only path below it that needs no token."""
+
+
 STARTING = "it is starting"
 """The reason of a server that refuses because it has not recovered yet: nothing was done, so any call may be repeated.
 """

@@ -13,8 +13,9 @@ from lakeward.errors import InvalidConfig
 
 TOKEN_VARIABLE = "LAKEWARD_TOKEN"  # noqa: S105 - the name of a variable
 FILE_VARIABLE = "LAKEWARD_CLIENT__TOKEN_FILE"
-"""The variables of `client.token` and `client.token-file`. Written out here: tasks need not load all options for them.
-"""
+OAUTH2_VARIABLE = "LAKEWARD_CLIENT__OAUTH2__URL"
+"""The variables of `client.token`, `client.token-file` and `client.oauth2.url`. Written out here: tasks need not load
+all options for them."""
 
 _KNOWN: dict[str, TokenSource] = {}
 _AUTHORITIES: dict[str, str] = {}
@@ -51,16 +52,24 @@ class TokenSource:
         executor, counts as no token."""
         variables = os.environ if environment is None else environment
         file = variables.get(FILE_VARIABLE)
+        if OAUTH2_VARIABLE in variables and TOKEN_VARIABLE not in variables and file is None:
+            from lakeward.protocol.oauth2 import ClientCredentials
+
+            return ClientCredentials.of_variables(variables) or cls()
         return cls(variables.get(TOKEN_VARIABLE), None if file is None or TOKEN_VARIABLE in variables else Path(file))
 
     def share(self, environment: MutableMapping[str, str] | None = None) -> None:
         """Every connection of this process, and of processes that it starts, takes its token from here."""
-        variables = os.environ if environment is None else environment
+        variables = self._variables(environment)
         if self.file is not None:
             variables.pop(TOKEN_VARIABLE, None)
             variables[FILE_VARIABLE] = str(self.file)
         elif self._secret:
             variables[TOKEN_VARIABLE] = self._secret
+
+    @staticmethod
+    def _variables(environment: MutableMapping[str, str] | None) -> MutableMapping[str, str]:
+        return os.environ if environment is None else environment
 
     def use_for(self, uri: str, ca: str | None = None) -> None:
         """The catalog that a server keeps under this address is shown the server's token, which never travels with a

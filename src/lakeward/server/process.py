@@ -99,6 +99,9 @@ class LakewardServer:
         listener = bind_listener(self.settings.host, self.settings.port)
         self.url = self.settings.http_url(listener.getsockname()[1])
         clock, door = self._clock, FrontDoor()
+        if self.settings.issuer is not None:
+            self.settings.issuer.thread.start()
+            self._stack.callback(self.settings.issuer.thread.stop, 1.0)
         self._http = HttpDoor(self.config, self.settings.tls, door, listener)
         self._http.start()
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
@@ -170,6 +173,7 @@ class LakewardServer:
             consumers=flight.service.consumers,
             background=lambda: [
                 *flight.heartbeats(),
+                *([] if self.settings.issuer is None else [self.settings.issuer.thread.heartbeat()]),
                 *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
                 federation.adoptions.thread.heartbeat(),
                 *([] if live is None else [live.thread.heartbeat()]),

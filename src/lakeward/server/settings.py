@@ -13,6 +13,7 @@ from lakeward.hot.embedded.serve.grpcserver import TlsPair
 from lakeward.protocol.auth import TokenFile, TokenSet
 from lakeward.server.admission.auth import check_binding
 from lakeward.server.admission.callers import Callers
+from lakeward.server.admission.oidc import Issuer
 
 _WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - names them, binds to none
 
@@ -35,6 +36,7 @@ class ServerSettings:
     flight_port: int
     advertised_host: str
     tokens: TokenSet
+    issuer: Issuer | None
     token_file: Path | None
     tls: Tls | None
     callers: Callers
@@ -43,7 +45,8 @@ class ServerSettings:
     @classmethod
     def of(cls, config: Config) -> ServerSettings:
         """Raises `InvalidConfig`, and `InsecureBinding` for an open address without a token."""
-        host, tokens = config.get(options.SERVER_HOST), load_tokens(config)
+        host, issuer = config.get(options.SERVER_HOST), Issuer.of(config)
+        tokens = load_tokens(config, issuer)
         check_binding(host, tokens)
         advertised = config.get(options.SERVER_ADVERTISED_HOST) or (
             socket.gethostname() if host in _WILDCARDS else host
@@ -55,6 +58,7 @@ class ServerSettings:
             flight_port=config.get(options.SERVER_FLIGHT_PORT),
             advertised_host=advertised,
             tokens=tokens,
+            issuer=issuer,
             token_file=None if (file := config.get(options.SERVER_TOKEN_FILE)) is None else Path(file),
             tls=load_tls(config),
             callers=Callers.of(allowed, (host, advertised), has_tokens=not tokens.is_open),
@@ -68,12 +72,9 @@ class ServerSettings:
         return f"{'grpc+tls' if self.tls else 'grpc'}://{_bracketed(self.advertised_host)}:{port}"
 
 
-def load_tokens(config: Config) -> TokenSet:
-    lines = list(config.get(options.SERVER_TOKENS))
+def load_tokens(config: Config, issuer: Issuer | None = None) -> TokenSet:
     file = config.get(options.SERVER_TOKEN_FILE)
-    if file is not None:
-        return TokenSet.parse(lines, TokenFile(Path(file)))
-    return TokenSet.parse(lines)
+    return TokenSet.parse(config.get(options.SERVER_TOKENS), None if file is None else TokenFile(Path(file)), issuer)
 
 
 def load_tls(config: Config) -> Tls | None:

@@ -48,7 +48,8 @@ def doctor(
         _examine_cluster(fluss, fluss_user, table, as_json=as_json)
         return
     config = resolve()
-    has_token = config.is_set(options.CLIENT_TOKEN) or config.is_set(options.CLIENT_TOKEN_FILE)
+    logins = (options.CLIENT_TOKEN, options.CLIENT_TOKEN_FILE, options.CLIENT_OAUTH2_URL)
+    has_token = any(config.is_set(login) for login in logins)
     with closing(open_server(server)) as door:
         facts = gather(door, probe=probe, table=table, has_token=has_token, config=config)
     healthy = f"all is well: {len(CHECKS)} checks of {table or counted(len(facts.tables), 'table')}"

@@ -19,6 +19,25 @@ CLIENT_TOKEN_FILE = optional(
     "File that holds the token's secret part; read again when it changes.",
     CLIENT,
 )
+CLIENT_OAUTH2_URL = optional(
+    "client.oauth2.url",
+    text(),
+    "no login",
+    "Token endpoint of an issuer: the token is fetched there and renewed.",
+    CLIENT,
+)
+CLIENT_OAUTH2_ID = optional("client.oauth2.id", text(), "none", "Client id for client.oauth2.url.", CLIENT)
+CLIENT_OAUTH2_SECRET_FILE = optional(
+    "client.oauth2.secret-file", path(), "no file", "File that holds the client secret for client.oauth2.url.", CLIENT
+)
+CLIENT_OAUTH2_SCOPE = optional("client.oauth2.scope", text(), "none", "Scope to ask client.oauth2.url for.", CLIENT)
+CLIENT_OAUTH2_AUDIENCE = optional(
+    "client.oauth2.audience",
+    text(),
+    "none",
+    "Audience to ask client.oauth2.url for, where the issuer wants it.",
+    CLIENT,
+)
 CLIENT_TLS_CA = optional(
     "client.tls.ca",
     path(),

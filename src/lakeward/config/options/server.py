@@ -157,6 +157,40 @@ SERVER_TOKENS = option(
 SERVER_TOKEN_FILE = optional(
     "server.token-file", path(), "no file", "File with one name:role:secret a line, beside server.tokens.", SERVER
 )
+SERVER_OIDC_ISSUER = optional(
+    "server.oidc.issuer",
+    text(),
+    "no logins by JWT",
+    "Address of an OpenID Connect issuer whose tokens are accepted beside server.tokens (docs/login.md).",
+    SERVER,
+)
+SERVER_OIDC_AUDIENCE = optional(
+    "server.oidc.audience", text(), "no token", "What a token's claim aud must be or contain.", SERVER
+)
+SERVER_OIDC_RULES = option(
+    "server.oidc.rules",
+    word_list(),
+    "",
+    "Rights by claims, as claim=value:role or claim=value:role:shop.*+crm.orders; the first that matches counts.",
+    SERVER,
+)
+SERVER_OIDC_NAME_CLAIM = option(
+    "server.oidc.name-claim", text(), "sub", "Claim that names the caller in quotas, logs and job names.", SERVER
+)
+SERVER_OIDC_SKEW = option(
+    "server.oidc.skew",
+    duration(maximum=300 * SECOND),
+    "30 s",
+    "By how much the clocks of issuer and server may differ.",
+    SERVER,
+)
+SERVER_OIDC_KEYS_REFRESH = option(
+    "server.oidc.keys-refresh",
+    duration(minimum=SECOND),
+    "5 min",
+    "How often the issuer's keys are loaded; a token that names an unknown key has them loaded at once.",
+    SERVER,
+)
 SERVER_TLS_CERT = optional("server.tls.cert", path(), "no TLS", "Certificate chain (PEM) for HTTP and Flight.", SERVER)
 SERVER_TLS_KEY = optional("server.tls.key", path(), "no TLS", "Private key (PEM) of server.tls.cert.", SERVER)
 SERVER_RESTORED = option(

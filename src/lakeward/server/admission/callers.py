@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
-from lakeward.protocol.routes import API, ICEBERG, PROTOCOL_HEADER, TABLE_ROWS
+from lakeward.protocol.routes import API, ICEBERG, OAUTH, PROTOCOL_HEADER, TABLE_ROWS
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH"})
 """A page may not send any other method to a foreign server without asking; we never say yes."""
@@ -31,6 +31,9 @@ _ROW_TYPES = frozenset(
     )
 )
 """Bodies of rows. A page cannot send these across without being allowed to, as with JSON."""
+
+_FORM = frozenset({"application/x-www-form-urlencoded"})
+"""A page may send one across: the call that takes it changes nothing and believes the secret in it alone."""
 
 _OWN_SITES = frozenset({"same-origin", "none"})
 """Of `Sec-Fetch-Site`: our own page, and an address that a person typed."""
@@ -62,7 +65,7 @@ class Callers:
         site = headers.get("sec-fetch-site", "none").lower()
         if site not in _OWN_SITES and "origin" not in headers and path.startswith((f"{API}/", f"{ICEBERG}/")):
             raise ForeignCaller(header="Sec-Fetch-Site", value=site[:100])
-        types = _ROW_TYPES if path.endswith(f"/{_ROWS}") else frozenset[str]()
+        types = _ROW_TYPES if path.endswith(f"/{_ROWS}") else _FORM if path == OAUTH else frozenset[str]()
         if method in _CHANGING and not _is_json(headers, types):
             raise NotJson(what=f"{method} {path}", found=headers.get("content-type", "")[:100])
 

@@ -76,7 +76,7 @@ class FlightDoor:
     def _refused(self, error: LakewardError, peer: str, method: str) -> None:
         """Callers without a token do not fill the audit log: it takes so many lines of a cause a minute."""
         if isinstance(error, Unauthorized):
-            log.warning("refused a Flight call from %s (%s): no valid token", peer, method)
+            log.warning("refused a Flight call from %s (%s): %s", peer, method, error.reason)
         minute = int(time.monotonic() // 60)
         if minute != self._minute:
             self._minute, self._refusals = minute, Counter()

@@ -14,15 +14,18 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakeward.errors import LakewardError, QuotaExceeded, Unauthorized, to_wire
+from lakeward.errors import InvalidRequest, LakewardError, QuotaExceeded, Unauthorized, to_wire
 from lakeward.protocol.auth import TokenSet
-from lakeward.protocol.routes import API, ICEBERG, PROTOCOL, PROTOCOL_HEADER, check_peer
+from lakeward.protocol.routes import API, ICEBERG, OAUTH, PROTOCOL, PROTOCOL_HEADER, check_peer
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.auth import secret_of
 from lakeward.server.admission.body import PAUSE_S, BodyBudget, CountedBody
 from lakeward.server.admission.callers import Callers
 
 log = logging.getLogger(__name__)
+
+LOGIN_BYTES = 16 * 1024
+"""Of a login at the catalog, which comes without a token."""
 
 BODY_TOO_LARGE = 413
 
@@ -74,7 +77,7 @@ class RequestGate:
         try:
             self.callers.check(method, path, headers)
             check_peer("the client", headers.get(PROTOCOL_HEADER))
-            if path.startswith((f"{API}/", f"{ICEBERG}/")):
+            if path.startswith((f"{API}/", f"{ICEBERG}/")) and path != OAUTH:
                 shown = secret_of(headers.get("authorization"))
                 token = scope["state"]["token"] = self.tokens.identify(shown, f"{method} {path}")
                 used = self._under_way[token.name]
@@ -84,9 +87,13 @@ class RequestGate:
                     )
         except LakewardError as error:
             if isinstance(error, Unauthorized):
-                log.warning("refused %s %s from %s: no valid token", method, path[:200], peer_of(scope))
+                log.warning("refused %s %s from %s: %s", method, path[:200], peer_of(scope), error.reason)
             return refuse(path, error)
         announced = headers.get("content-length", "")
+        if path == OAUTH and not (announced.isdigit() and int(announced[:20]) <= LOGIN_BYTES):
+            return refuse(
+                path, InvalidRequest(what="a login", reason=f"a form of at most {LOGIN_BYTES} bytes is expected")
+            )
         if announced.isdigit() and int(announced[:20]) > self.bodies.max_bytes:
             return refuse(path, self.bodies.too_large(f"{announced[:20]} bytes"), BODY_TOO_LARGE)
         return None

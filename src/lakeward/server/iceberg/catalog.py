@@ -17,12 +17,13 @@ from lakeward.errors import LakewardError
 from lakeward.lake.iceberg.connect.connection import OWN_CALL
 from lakeward.model import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
-from lakeward.protocol.routes import ICEBERG
+from lakeward.protocol.routes import ICEBERG, OAUTH
 from lakeward.server.admission.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake
 from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.namespaces import NamespaceResource
+from lakeward.server.iceberg.oauth import oauth_endpoint
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.iceberg.tables import TableResource
 from lakeward.server.lakethreads import LakeThreads
@@ -69,6 +70,9 @@ def iceberg_router(
     ]
     if read_only is not None:
         routes += _read_only_routes(namespaces, tables, read_only)
+    router.add_api_route(
+        OAUTH.removeprefix(router.prefix), oauth_endpoint(auth), methods=["POST"], include_in_schema=False
+    )
     for method, path, role, handler in routes:
         endpoint = partial(_serve, auth, threads, role, handler)
         name = f"iceberg-{method.lower()}-{path}"

@@ -15,6 +15,7 @@ from typing import Any
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakewardError
 from lakeward.model import escape_log
+from lakeward.protocol.oauth2 import ClientCredentials
 from lakeward.protocol.token import TokenSource
 from lakeward.tiering.job.job import TieringJob, run_job
 from lakeward.tiering.job.options import TieringOptions
@@ -72,9 +73,10 @@ def run(
     }
     config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
     # A file named as argument comes before a token that stands in the environment.
-    TokenSource.of(
-        None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)
-    ).share()
+    token = None if token_file else config.get(options.CLIENT_TOKEN)
+    file = config.get(options.CLIENT_TOKEN_FILE)
+    login = ClientCredentials.of_config(config) if token is None and file is None else None
+    (login or TokenSource.of(token, file)).share()
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     tiering_options = TieringOptions.from_config(config, spark)
     run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user, deletes), started)

@@ -62,7 +62,10 @@ class FlightCall:
         return not self._context.is_active()
 
     def end_stalled(self, now: float, write_limit_s: float) -> None:
-        """Ends it as broken, which clients try again after, if it has waited for its peer for too long."""
+        """Ends it as broken, which clients try again after, if it has waited for its peer for too long, or if its token
+        has expired: the next call shows a newer one."""
+        if self.token.expires_at_s is not None and time.time() >= self.token.expires_at_s:
+            self._context.cancel()
         for wait in (self._read_wait, self._write_wait):
             if wait is not None and now - wait.since > (write_limit_s if wait.limit_s is None else wait.limit_s):
                 self._context.cancel()
