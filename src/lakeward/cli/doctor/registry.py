@@ -5,48 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lakeward.cli.doctor.checks import (
-    backups,
-    blocked,
-    buckets,
-    clocks,
-    disk,
-    files,
-    freshness,
-    jobs,
-    lakes,
-    limits,
-    live,
-    pools,
-    retention,
-    security,
-    storage,
-    tiny,
-    unused,
-    versions,
-)
+from lakeward.cli.doctor.checks import files, freshness, jobs, lakes, machine, tables
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 
 CHECKS: tuple[Callable[[Facts], Iterable[Diagnosis]], ...] = (
-    freshness.check,
-    jobs.check,
-    pools.check,
-    blocked.check,
-    lakes.check,
-    storage.check,
-    retention.check,
-    disk.check,
-    limits.check,
-    live.check,
-    security.check,
-    clocks.check,
-    versions.check,
-    files.check,
-    buckets.check,
-    tiny.check,
-    unused.check,
-    backups.check,
+    freshness.check_freshness,
+    jobs.check_jobs,
+    jobs.check_pools,
+    tables.check_blocked,
+    lakes.check_lakes,
+    lakes.check_storage,
+    tables.check_retention,
+    machine.check_disk,
+    machine.check_limits,
+    lakes.check_live,
+    machine.check_security,
+    machine.check_clocks,
+    machine.check_versions,
+    files.check_files,
+    tables.check_buckets,
+    tables.check_tiny,
+    tables.check_unused,
+    machine.check_backups,
 )
 
 

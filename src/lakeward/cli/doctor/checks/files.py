@@ -13,7 +13,7 @@ WHY = "Each round writes at least a file for each bucket, and nobody merges them
 AUTO, ALL = "table.datalake.auto-compaction", "table.datalake.auto-maintenance"
 
 
-def check(facts: Facts) -> Iterator[Diagnosis]:
+def check_files(facts: Facts) -> Iterator[Diagnosis]:
     yield from _server(facts)
     for table in facts.tiered:
         path, files = str(table.path), (table.lake_files or 0) + (table.lake_delete_files or 0)
@@ -44,7 +44,7 @@ def _server(facts: Facts) -> Iterator[Diagnosis]:
     off = _switched_off(facts.server.table_defaults)
     live = [j for j in facts.status.jobs if j.live and j.slots]
     if off and facts.tiered:
-        yield _finding(f"compaction is off for every table: {off} = false", f"{off} = true in lakeward.toml")
+        yield _files_finding(f"compaction is off for every table: {off} = false", f"{off} = true in lakeward.toml")
     elif live and facts.tiered:
         from lakeward.coordinator.kinds import KINDS
 
@@ -52,10 +52,10 @@ def _server(facts: Facts) -> Iterator[Diagnosis]:
         for kind in KINDS:
             if kind.is_upkeep and kind.name not in known:
                 figure = f"no live job does the work {kind.name}: {jobs} cannot"
-                yield _finding(figure, "start the jobs again from this version", kind.if_undone)
+                yield _files_finding(figure, "start the jobs again from this version", kind.if_undone)
 
 
-def _finding(figure: str, mend: str, why: str = WHY) -> Diagnosis:
+def _files_finding(figure: str, mend: str, why: str = WHY) -> Diagnosis:
     return Diagnosis(check="files", level=Level.SOON, about="server", figure=figure, why=why, mend=mend)
 
 

@@ -13,7 +13,7 @@ from lakeward.model import TableState
 from lakeward.protocol.operate import AdmissionAnswer
 
 
-def check(facts: Facts) -> Iterator[Diagnosis]:
+def check_freshness(facts: Facts) -> Iterator[Diagnosis]:
     for table in facts.tiered:
         path, round_ms = str(table.path), table.last_duration_ms or 0
         if table.state is TableState.QUARANTINED or table.failures_in_a_row:
