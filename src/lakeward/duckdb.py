@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeward.client.near import resolve_server
-from lakeward.client.options import ClientOptions
+from lakeward.client.options import ClientOptions, resolve_server
 from lakeward.config import options
 
 __all__ = ["connect"]

@@ -13,7 +13,7 @@ import pytest
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.up import Supervisor
 from lakeward.cli.run.watchdog import answers
-from lakeward.client.near import READY
+from lakeward.client.options import READY
 from lakeward.errors import DataFolderLocked, StartFailed
 from lakeward_testing.waiting import wait_until
 

@@ -10,10 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.bucketing import fluss, hudi, iceberg, paimon
-from lakeward.bucketing.keys import find_reason
 from lakeward.bucketing.values import KeyColumn
 from lakeward.errors import InvalidRequest, UnsupportedBucketKey
-from lakeward.model import BucketFunction, DataType, TableDescriptor, to_arrow_type
+from lakeward.model import BucketFunction, DataType, TableDescriptor, row_of, to_arrow_type
 
 Buckets = npt.NDArray[np.int32]
 
@@ -75,3 +74,29 @@ def _plain(column: pa.Array | pa.ChunkedArray, kind: DataType) -> pa.Array:
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     wanted = to_arrow_type(kind)
     return column if column.type == wanted else column.cast(wanted)
+
+
+def check_bucket_keys(descriptor: TableDescriptor) -> None:
+    """Called when a table is created. Raises `UnsupportedBucketKey` naming the column."""
+    function = descriptor.bucket_function
+    for name in descriptor.bucket_keys:
+        kind = descriptor.schema.column(name).type
+        reason = find_reason(function, kind, len(descriptor.bucket_keys))
+        if reason:
+            raise UnsupportedBucketKey(column=name, type=str(kind), function=str(function), reason=reason)
+
+
+def choose_function(function: BucketFunction, descriptor: TableDescriptor) -> BucketFunction:
+    """The lake format's own `function` where it takes these keys, so that the lake may prune by it; else Fluss's."""
+    kinds = [descriptor.schema.column(name).type for name in descriptor.bucket_keys]
+    takes_all = all(find_reason(function, kind, len(kinds)) is None for kind in kinds)
+    return function if takes_all else BucketFunction.FLUSS
+
+
+def find_reason(function: BucketFunction, kind: DataType, keys: int) -> str | None:
+    """Why a column of this type cannot be one of so many bucket keys; None when it can."""
+    if function not in row_of(kind).bucket_key_of:
+        return "this function has no encoding for the type"
+    if function is BucketFunction.ICEBERG and keys > 1:  # its bucket transform has one source column
+        return f"it takes one key column and there are {keys}; use the fluss function"
+    return None

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NotInstalledError, TableAlreadyExistsError
 
 from lakeward.cli.output import Json, print_json
-from lakeward.client.near import resolve_server
+from lakeward.client.options import resolve_server
 from lakeward.config import options
 from lakeward.errors import InvalidConfig, LakeMismatch
 from lakeward.lake.iceberg.meta.failures import lake_errors

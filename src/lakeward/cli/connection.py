@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.cli.output import note
-from lakeward.client.near import is_starting, resolve_server, server_of
+from lakeward.client.options import is_starting, resolve_server, server_of
 from lakeward.config import options, resolve
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.client.near import resolve_server
-from lakeward.client.options import ClientOptions
+from lakeward.client.options import ClientOptions, resolve_server
 from lakeward.config import Config, options
 
 if TYPE_CHECKING:

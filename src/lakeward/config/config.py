@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from lakeward.config.option import Option, Scope
 from lakeward.config.options import ALL, FAMILIES
-from lakeward.config.secrets import looks_secret
-from lakeward.config.shown import SHOWN, shown_value
+from lakeward.config.shown import SHOWN, looks_secret, shown_value
 from lakeward.config.sources import Setting, argument_settings, environment_settings, file_settings, property_settings
 from lakeward.errors import InvalidOptionValue, UnknownOption
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -73,3 +74,13 @@ def shown_value(text: str) -> str:
 def _without_query(uri: str) -> str:
     scheme, place, path, _, _ = urlsplit(uri)
     return urlunsplit((scheme, place, path, "", "")) if scheme and "?" in uri else uri
+
+
+SENSITIVE_NAMES = "(?i)secret|password|token|credential|key|sas|authorization"
+"""Wide on purpose: a value that is hidden without need costs a look into the file it is from. Java reads it too."""
+
+_SECRET = re.compile(SENSITIVE_NAMES)
+
+
+def looks_secret(key: str) -> bool:
+    return _SECRET.search(key) is not None

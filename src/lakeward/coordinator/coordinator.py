@@ -19,9 +19,9 @@ from lakeward.coordinator.lake.retention import BoardRetention
 from lakeward.coordinator.operations import Asked, Operations
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.schedule.admission import Forecast
-from lakeward.coordinator.schedule.budget import Budget
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.schedule.schedule import Schedule
+from lakeward.coordinator.schedule.simulator import Budget
 from lakeward.coordinator.show.explain import explain
 from lakeward.coordinator.show.readplan import ReadPlans
 from lakeward.coordinator.show.status import StatusDesk

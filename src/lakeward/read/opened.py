@@ -23,13 +23,12 @@ from lakeward.model import (
     to_arrow_field,
 )
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.read.cut import at_cut
 from lakeward.read.lease import HeldLease
 from lakeward.read.moment import ChangesAsLog, plan_moment
 from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, plan_hot, plan_lake, plan_union
 from lakeward.read.predicate import Predicate, parse_filter
 from lakeward.read.prune import prune_buckets
-from lakeward.read.request import ReadRequest, check_columns, filter_schema
+from lakeward.read.request import ReadRequest, at_cut, check_columns, filter_schema
 from lakeward.read.result import ReadBound
 from lakeward.read.streamrows import StreamRows
 from lakeward.spi import (

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reader's request, checked as far as possible without the table."""
+"""A reader's request, checked as far as possible without the table, and at a cut: a read of the snapshot that shows the
+table as it was then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest
-from lakeward.model import LAKE_FIELDS, CutEnds, SideName, TableInfo, TablePath, to_arrow_schema
+from lakeward.errors import CutNotReady, InvalidRequest
+from lakeward.model import LAKE_FIELDS, CutEnds, CutState, SideName, TableInfo, TablePath, to_arrow_schema
+from lakeward.protocol.tables import CutStatus
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 from lakeward.read.predicate import Filter
 
@@ -105,3 +107,21 @@ def check_columns(request: ReadRequest, table: TableInfo) -> None:
 def filter_schema(table: TableInfo) -> pa.Schema:
     """Columns that a filter may name: the user's and the system's."""
     return pa.schema([*to_arrow_schema(table.schema), *LAKE_FIELDS])
+
+
+def at_cut(request: ReadRequest, status: CutStatus) -> ReadRequest:
+    """The same read, of a snapshot that is named. Raises `CutNotReady`, `InvalidRequest`."""
+    cut, table = status.cut, status.cut.find(request.path)
+    if table is None:
+        tables = ", ".join(str(t.path) for t in cut.tables)
+        raise InvalidRequest(what=f"cut {cut.name}", reason=f"{request.path} is not in it; it is of {tables}")
+    if status.state is not CutState.READY:
+        raise CutNotReady(cut=cut.name, state=str(status.state), reason="; ".join(status.notes))
+    sides = [s for s in table.sides if s.is_readable and request.side in (None, s.name)]
+    if not sides:
+        lost = [s.lost for s in table.sides if s.name == request.side]
+        why = lost[0] if lost else "it was not there when the cut was made"
+        raise InvalidRequest(what=f"cut {cut.name}", reason=f"{request.path} in lake {request.side}: {why}")
+    chosen = sides[0]
+    named = replace(request, cut=None, side=chosen.name, as_of=chosen.snapshot_id)
+    return replace(named, is_empty=chosen.is_empty, ends=table.ends)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.changelog.columns import offsets_of
-from lakeward.changelog.keyjoin import pair_rows, rows_not_in
+from lakeward.changelog.keyed import pair_rows, rows_not_in
 from lakeward.model import (
     CHANGE_TYPE,
     LAKE_NAMES,

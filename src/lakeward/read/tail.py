@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.changelog.keyjoin import rows_not_in
+from lakeward.changelog.keyed import rows_not_in
 from lakeward.model import BUCKET, OFFSET, Bucket, OffsetRange, OffsetSet, PartitionKey, TableInfo, partition_values
 from lakeward.spi import HotStore
 

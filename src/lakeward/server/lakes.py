@@ -19,8 +19,7 @@ from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
 from lakeward.protocol.tables import LakeAddress
 from lakeward.server.lakecopy import LakeFolder, find_lake_folder
-from lakeward.server.movedfolder import check_moved
-from lakeward.server.restored import LakeRecord, as_toml
+from lakeward.server.restored import LakeRecord, as_toml, check_moved
 from lakeward.spi import LakePlugin, LakeStorage, find_lake_plugin, load_lake
 
 if TYPE_CHECKING:

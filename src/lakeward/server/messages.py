@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import of_table
+from lakeward.model import SideName, of_table
 from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")
@@ -51,3 +51,17 @@ def described(kind: type[Any]) -> dict[str, Any]:
     """`openapi_extra` of a route that takes this message."""
     schema = {"type": "object", "title": kind.__name__, "description": (kind.__doc__ or "").strip()}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+async def read_side(
+    side: Annotated[
+        str | None, Query(description="`lake` or `lake:changelog`; the table's first side if absent")
+    ] = None,
+) -> SideName | None:
+    try:
+        return None if side is None else SideName.parse(side)
+    except ValueError as error:
+        raise InvalidRequest(what="side", reason=str(error)) from error
+
+
+Side = Annotated[SideName | None, Depends(read_side)]

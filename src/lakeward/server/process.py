@@ -29,8 +29,7 @@ from lakeward.protocol.tables import ServerInfo
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.auth import is_loopback
 from lakeward.server.admission.flightdoor import FlightDoor
-from lakeward.server.admission.frontdoor import FrontDoor
-from lakeward.server.admission.httpdoor import HttpDoor, bind_listener
+from lakeward.server.admission.httpdoor import FrontDoor, HttpDoor, bind_listener
 from lakeward.server.admission.interpreter import keep_loaded, share_turns
 from lakeward.server.admission.loglimit import LogLimit
 from lakeward.server.app import create_app

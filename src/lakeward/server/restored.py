@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mark of a data folder that came back from a backup: until its lakes were read they may be ahead of it."""
+"""Data folders that came back from a backup, or were moved together with their lake."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
+from lakeward.errors import LakeFolderMoved
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
 from lakeward.model import usable
 from lakeward.protocol.codec import decode, encode
@@ -64,3 +68,25 @@ def remove_mark(data: Path) -> None:
 def as_toml(settings: Mapping[str, str]) -> str:
     """Lines of lakeward.toml, as part of one sentence."""
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+
+
+def check_moved(locations: Iterable[str], data: Path) -> None:
+    """Raises `LakeFolderMoved`."""
+    moved = Counter(old for location in locations if (old := find_old_folder(location, data)) is not None)
+    if moved:
+        ((old, tables),) = moved.most_common(1)
+        parent = "" if old.parent.is_dir() else f"mkdir -p {shlex.quote(str(old.parent))} && "
+        command = f"{parent}ln -s {shlex.quote(str(data))} {shlex.quote(str(old))}"
+        raise LakeFolderMoved(old=str(old), new=str(data), tables=tables, command=command)
+
+
+def find_old_folder(location: str, data: Path) -> Path | None:
+    """Where the folder was when the file got its name; None for one that is there, elsewhere, or nowhere."""
+    url = urlsplit(location)
+    path = PurePosixPath(unquote(url.path))
+    if url.scheme not in ("", "file") or Path(path).exists():
+        return None
+    for depth in range(1, len(path.parts)):
+        if data.joinpath(*path.parts[depth:]).is_file():
+            return Path(*path.parts[:depth])
+    return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from lakeward.config.secrets import looks_secret
+from lakeward.config.shown import looks_secret
 from lakeward.errors import UnsafeLake
 from lakeward.model import TableInfo
 from lakeward.spi.lake.storage import LakeStorage

@@ -13,7 +13,7 @@ import pytest
 
 import lakeward
 from lakeward.cli.connection import open_server
-from lakeward.client.near import READY, STARTING, is_starting, server_of
+from lakeward.client.options import READY, STARTING, is_starting, server_of
 
 
 @pytest.fixture

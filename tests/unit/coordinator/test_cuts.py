@@ -22,8 +22,7 @@ from lakeward.model import (
 )
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable, CutStatus
-from lakeward.read.cut import at_cut
-from lakeward.read.request import ReadRequest, request_of
+from lakeward.read.request import ReadRequest, at_cut, request_of
 from tests.kit.world import B0, PATH, CoordinatorWorld
 
 OTHER = TablePath("db", "other")

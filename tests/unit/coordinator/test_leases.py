@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.coordinator.schedule.backoff import backoff_ms
+from lakeward.coordinator.schedule.planner import backoff_ms
 from lakeward.model import InstanceId, JobName, RoundId, TablePath, TableState
 from lakeward.protocol.heartbeat import (
     WAITING_PER_SLOT,

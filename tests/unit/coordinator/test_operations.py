@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakeward.coordinator.schedule.budget import Budget
+from lakeward.coordinator.schedule.simulator import Budget
 from lakeward.errors import (
     InvalidRequest,
     LakeBehind,

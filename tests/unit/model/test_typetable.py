@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.bucketing import assign
-from lakeward.bucketing.keys import find_reason
+from lakeward.bucketing.assign import find_reason
 from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.client.rows import fit_rows
 from lakeward.errors import UnsupportedType

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lakeward.changelog.keyjoin import pair_rows, rows_not_in
+from lakeward.changelog.keyed import pair_rows, rows_not_in
 from lakeward.model import OFFSET, TIMESTAMP, TIMESTAMP_COLUMN_TYPE
 from lakeward.read.snapshotdiff import diff_rows
 

@@ -14,7 +14,7 @@ import typer
 from lakeward.cli.output import note
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.watchdog import PATIENCE_S, Watchdog, answers
-from lakeward.client.near import READY, STARTING, server_of
+from lakeward.client.options import READY, STARTING, server_of
 from lakeward.config import options, resolve
 from lakeward.errors import DataFolderLocked
 from lakeward.model import StopSignal, SystemClock

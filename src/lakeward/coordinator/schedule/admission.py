@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lakeward.coordinator.schedule.budget import LIMIT_S, Budget
 from lakeward.coordinator.schedule.schedule import Schedule
-from lakeward.coordinator.schedule.simulator import SimResult, SimTable, lakeward, simulate
+from lakeward.coordinator.schedule.simulator import LIMIT_S, Budget, SimResult, SimTable, lakeward, simulate
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.errors import InvalidRequest

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from lakeward.coordinator.schedule.backoff import backoff_ms
-from lakeward.coordinator.schedule.planner import spares_slot
+from lakeward.coordinator.schedule.planner import backoff_ms, spares_slot
 from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
-from lakeward.coordinator.schedule.planner import plan_due, plan_starts
-from lakeward.coordinator.schedule.together import plan_joins
+from lakeward.coordinator.schedule.planner import plan_due, plan_joins, plan_starts
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.coordinator.state.jobs import JobRecord

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import random
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from lakeward.coordinator.schedule.backoff import backoff_ms
-from lakeward.coordinator.schedule.budget import Budget
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
-from lakeward.coordinator.schedule.planner import plan_due, plan_starts, spares_slot
+from lakeward.coordinator.schedule.planner import backoff_ms, plan_due, plan_starts, spares_slot
 
 COMPACTED_ROUNDS = 8
 """Rounds after which a table's files are worth a compaction: the fan-in."""
@@ -381,3 +381,25 @@ def simulate(
         compaction_ms=compaction_ms,
         budget=budget,
     ).run()
+
+
+LIMIT_S = 10.0
+"""For one what-if: hundreds of late tables take minutes to simulate, and callers wait for 30 seconds."""
+
+
+class Budget:
+    """Asked between steps of the work; a step itself is not interrupted."""
+
+    def __init__(self, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit_s = limit_s
+        self._clock = clock
+        self._until = clock() + limit_s
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """From any thread: no one reads the answer any more."""
+        self._cancelled.set()
+
+    @property
+    def is_spent(self) -> bool:
+        return self._cancelled.is_set() or self._clock() >= self._until

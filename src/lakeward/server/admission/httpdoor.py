@@ -9,11 +9,14 @@ import threading
 import time
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lakeward.config import Config, options
-from lakeward.errors import InvalidConfig
+from lakeward.errors import InvalidConfig, ServerUnavailable
+from lakeward.protocol.routes import HEALTH, READY, STARTING
 from lakeward.server.admission.connections import ConnectionLimits
+from lakeward.server.admission.gate import refuse
 from lakeward.server.settings import Tls
 
 
@@ -74,3 +77,25 @@ def bind_listener(host: str, port: int) -> socket.socket:
             where="server.host and server.port", reason=f"cannot listen on {host}:{port}: {error}"
         ) from error
     return listener
+
+
+class FrontDoor:
+    """An ASGI application that hands all calls to `app`, as soon as it is set."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.app
+        if app is not None:
+            await app(scope, receive, send)
+        elif scope["type"] == "http":
+            await _while_starting(scope["path"])(scope, receive, send)
+
+
+def _while_starting(path: str) -> JSONResponse:
+    if path == HEALTH:
+        return JSONResponse({"status": "starting"})
+    if path == READY:
+        return JSONResponse({"ready": False}, status_code=503)
+    return refuse(path, ServerUnavailable(address="this server", reason=STARTING, what=path[:200]))

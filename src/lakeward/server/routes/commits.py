@@ -13,9 +13,8 @@ from lakeward.protocol.heartbeat import CommitReport
 from lakeward.protocol.operate import KnownRound
 from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND
 from lakeward.server.admission.auth import check_job, require
-from lakeward.server.messages import answer, described, read_message
+from lakeward.server.messages import Side, answer, described, read_message
 from lakeward.server.services import Services
-from lakeward.server.side import Side
 
 
 def router(services: Services) -> APIRouter:

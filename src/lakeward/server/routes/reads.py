@@ -14,9 +14,8 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import PROTOCOL_HEADER, READ_PLAN, READ_PLANS_BY_POST, RELEASE_READ, RENEW_READ, is_older
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.admission.readquota import ReadQuotas
-from lakeward.server.messages import answer
+from lakeward.server.messages import Side, answer
 from lakeward.server.services import Services
-from lakeward.server.side import Side
 
 Seconds = Annotated[float, Query(gt=0, allow_inf_nan=False)]
 

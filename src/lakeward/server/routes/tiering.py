@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.operations import POLL_S
-from lakeward.coordinator.schedule.budget import LIMIT_S, Budget
+from lakeward.coordinator.schedule.simulator import LIMIT_S, Budget
 from lakeward.errors import QuotaExceeded
 from lakeward.model import TablePath
 from lakeward.protocol import routes
@@ -31,9 +31,8 @@ from lakeward.protocol.operate import (
 )
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.lakerights import check_adopted
-from lakeward.server.messages import answer, described, read_message
+from lakeward.server.messages import Side, answer, described, read_message
 from lakeward.server.services import Services
-from lakeward.server.side import Side
 
 MOST_ADMITTED = 2_000
 """Each is simulated: ten times as many took 40 s."""

@@ -13,10 +13,9 @@ from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.tables import TableAnswer
 from lakeward.server.admission.auth import caller, require
-from lakeward.server.messages import answer
+from lakeward.server.messages import Side, answer
 from lakeward.server.services import PageServices
 from lakeward.server.show.shown import limit_status
-from lakeward.server.side import Side
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 MoreLimit = Annotated[int, Query(ge=1, le=100_000)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.config.java import Java, use_java
-from lakeward.config.secrets import SENSITIVE_NAMES
+from lakeward.config.shown import SENSITIVE_NAMES
 from lakeward.errors import SparkUnsupported, UnsafeLake
 from lakeward.lake.hudi.sparkbundle import EXTENSIONS, JARS, POOL, bundle_jar, check_spark, spark_conf
 from lakeward.tiering.job.classarchive import ClassArchive, find_archive

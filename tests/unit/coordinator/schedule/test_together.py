@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
-from lakeward.coordinator.schedule.together import plan_joins
+from lakeward.coordinator.schedule.planner import plan_joins
 
 
 def demand(key: str, deadline_ms: float, freshness_ms: float = 60_000, **more: bool) -> Demand:

@@ -18,8 +18,8 @@ from lakeward.errors import InvalidRequest
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.callers import Callers
-from lakeward.server.admission.frontdoor import FrontDoor
 from lakeward.server.admission.gate import RequestGate
+from lakeward.server.admission.httpdoor import FrontDoor
 from lakeward.server.admission.loglimit import LogLimit
 from lakeward_testing.clock import ManualClock
 

@@ -15,7 +15,7 @@ from typing import Any
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.typedef import Properties
 
-from lakeward.config.secrets import looks_secret
+from lakeward.config.shown import looks_secret
 from lakeward.model import Clock
 
 TABLE_MARK = "lakeward.vended-for"
