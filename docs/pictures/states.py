@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pictures of the page in eight states: `python docs/pictures/states.py [FOLDER]` (needs Chromium and
+"""Makes the pictures of the page in eight states: `python -m docs.pictures.states [FOLDER]` (needs Chromium and
 playwright). A real server serves the page and the shape of its answer; tables and jobs are made up, tiles are worked
 out of them by the server's own code."""
 

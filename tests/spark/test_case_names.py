@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from lakeward.client.columns import parse_columns
-from lakeward.errors import InvalidTable
+from lakeward.errors import InvalidRequest, InvalidTable
 from lakeward.model import Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
+from lakeward.read.sql import parse_query, used_columns
 from lakeward.verify import verify_table
 from tests.kit.iceberg.folder import folder_lake
 from tests.kit.inprocess import InProcessLakeward
@@ -70,6 +71,9 @@ def test_a_table_with_names_that_differ_in_case_has_ways_out(world: InProcessLak
         world.add_column(PATH, "ID string")
     world.add_column(PATH, "w string")
     world.upsert(PATH, [{"id": 3, "v": "tail", "V": "TAIL", "w": "new"}])
+    with pytest.raises(InvalidRequest, match=f"`lakeward read {PATH} --columns V`"):
+        used_columns(parse_query(f"SELECT v FROM {PATH}"), PATH, ("id", "v", "V", "w"))
+    assert sorted(world.read(PATH, columns=["V"]).to_table()["V"].to_pylist()) == ["BIG", "BIG", "TAIL"]
     with pytest.raises(Exception, match="COLUMN_ALREADY_EXISTS"):
         shown(any_case, world, PATH)
     any_case.conf.set(MINDS_CASE, "true")

@@ -85,8 +85,8 @@ class LakeForeign(LakeError):
 class LakeTampered(LakeError):
     code = "lake-tampered"
     template = (
-        "table {table}, snapshot {snapshot}: {what} cannot be read ({reason}); restore it, or run `lakeward "
-        "table resync {table}`"
+        "table {table}, snapshot {snapshot}: {what} cannot be read ({reason}); restore it, or write the lake table "
+        "again with `lakeward table rebuild-lake {table}`"
     )
     table: str
     snapshot: str

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that a message or a finding recommends stands in tests/advice.md, with the test that runs it in the
-situation, or with what nobody has run yet."""
+"""Every command that a message, a finding, the page or a document recommends is in tests/advice.md, with where it is
+named and the test that runs it in the situation, or a note that none does."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,24 +16,44 @@ from lakeward.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 LIST = (ROOT / "tests/advice.md").read_text()
+NOT_ADVICE = ("coordinator/state/record", "server/process", "tiering/job/arguments", "verify/spark")
+"""They name a program or a pattern of commands, and recommend none."""
+
 GROUPS = ("backup", "catalog", "cut", "database", "lake", "table")
 NAMES = {command.name for command in COMMANDS}
-COMMAND = re.compile(r"lakeward ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?([^`\"\n]*)")
+COMMAND = re.compile(r"lakeward ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?([^`\"\n]*?)(?=lakeward |[`\"\n]|$)")
 
 
-def recommended(packages: Sequence[str]) -> set[str]:
-    """`table resync`, and `table resync --discard-newer` for each flag that is named with it."""
-    files = [file for package in packages for file in (ROOT / "src/lakeward" / package).rglob("*.py")]
-    return {key for file in files for key in commands_in(file)}
+def recommended() -> dict[str, set[str]]:
+    """`table resync`, and `table resync --discard-newer` for each flag that is named with it, with the modules whose
+    messages name it, `page` for scripts of the page, and `docs` for text outside of blocks, which test_docs.py runs.
+    """
+    named: dict[str, set[str]] = defaultdict(set)
+    for place, text in texts():
+        for command in commands_in(text):
+            named[command].add(place)
+    return named
 
 
-def commands_in(file: Path) -> Iterator[str]:
-    for text in messages(ast.parse(file.read_text())):
-        for found in COMMAND.finditer(text):
-            if found[1] in NAMES:
-                key = f"{found[1]} {found[2] or ''}".strip() if found[1] in GROUPS else found[1]
-                yield key
-                yield from (f"{key} {flag}" for flag in re.findall(r" (--[a-z][a-z-]+)", found[3]))
+def texts() -> Iterator[tuple[str, str]]:
+    source = ROOT / "src/lakeward"
+    for file in source.rglob("*.py"):
+        place = str(file.relative_to(source).with_suffix(""))
+        yield from ((place, text) for text in messages(ast.parse(file.read_text())) if place not in NOT_ADVICE)
+    for file in source.rglob("*.js"):
+        yield from (("page", line.replace("</span>", "`")) for line in file.read_text().splitlines())
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        if "reference" not in page.parts:
+            outside = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+            yield from (("docs", code) for code in re.findall(r"`(lakeward [^`]+)`", outside))
+
+
+def commands_in(text: str) -> Iterator[str]:
+    for match in COMMAND.finditer(text):
+        if match[1] in NAMES:
+            key = f"{match[1]} {match[2] or ''}".strip() if match[1] in GROUPS else match[1]
+            yield key
+            yield from (f"{key} {flag}" for flag in re.findall(r" (--[a-z][a-z-]+)", match[3]))
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
@@ -53,20 +74,21 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_every_recommended_command_is_listed() -> None:
-    assert recommended(("errors", "coordinator", "server")) <= {cells[0].strip("`") for cells in rows()}
+def test_every_recommended_command_is_listed_with_where_it_is_named() -> None:
+    listed = {cells[0].strip("`"): set(cells[1].split(", ")) for cells in rows()}
+    assert dict(recommended()) == listed
 
 
 def test_the_counts_are_right() -> None:
     listed = rows()
-    open_ones = sum("not exercised" in cells[2] for cells in listed)
+    open_ones = sum("not exercised" in cells[3] for cells in listed)
     assert f"{len(listed)} commands, {len(listed) - open_ones} run by a test in the situation, {open_ones} not" in LIST
 
 
 @pytest.mark.parametrize("cells", rows(), ids=lambda cells: cells[0])
 def test_what_runs_it_exists(cells: list[str]) -> None:
-    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", cells[2])
-    assert named or "not exercised" in cells[2]
+    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", cells[3])
+    assert named or "not exercised" in cells[3]
     for path, test in named:
         text = (ROOT / path).read_text()
         assert not test or f"def {test}(" in text, f"{path} has no {test}"
