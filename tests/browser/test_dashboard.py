@@ -253,7 +253,7 @@ def test_a_thousand_tables_scroll(server: Server, open_page: OpenPage) -> None:
         page.route("**/api/v1/lags*", lags)
 
     page = open_page(server.url, route=prepare)
-    expect(page.locator("#count")).to_have_text("1000 of 1000 tables")
+    expect(page.locator("#count")).to_have_text("1,000 of 1,000 tables")
     assert page.locator("tbody[data-table]").count() == 60
     expect(row(page, "many.t0000").locator("svg.spark")).to_be_visible()
 
@@ -266,7 +266,7 @@ def test_a_thousand_tables_scroll(server: Server, open_page: OpenPage) -> None:
     row(page, "many.t0999").scroll_into_view_if_needed()
     page.wait_for_function("() => true")
     assert sent[0] == 1000
-    expect(page.locator("#count")).to_have_text("1000 of 1000 tables")  # after ticks that brought one table each
+    expect(page.locator("#count")).to_have_text("1,000 of 1,000 tables")  # after ticks that brought one table each
     expect(row(page, "many.t0999").locator("svg.spark")).to_be_visible()
     took = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
     print(json.dumps({"tables": 1000, "dom_ready_ms": took}))

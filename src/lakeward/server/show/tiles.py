@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +77,7 @@ def _rounds(seen: Overview) -> Tile:
     tiered = [t for t in seen.tables if t.state not in (TableState.DISABLED, TableState.PAUSED)]
     worst = max(tiered, key=_share, default=None)
     share = _share(worst) if worst else 0.0
-    name, figure, advice, about = "Round / freshness, worst table", f"{share:.2f}", "", worst if share else None
+    name, figure, advice, detail, about = "Longest round", f"{share:.0%}", "", "", worst if share else None
     sick = [t for t in tiered if t.state in SICK or t.failures_in_a_row]
     late = [t for t in tiered if t.lag_ms > t.freshness_ms]
     stopped, blocked = [t for t in seen.tables if t.stopped_buckets], [t for t in seen.tables if t.blocked]
@@ -100,12 +101,12 @@ def _rounds(seen: Overview) -> Tile:
         advice = f"{about.path} fails: {about.reason or 'see its rounds'}."
     elif late:
         about = max(late, key=_lag_share)
-        name, figure = "Lag / freshness, worst table", f"{_lag_share(about):.1f}"
-        advice = f"{about.path} is later than its freshness; its page says where the time goes."
+        name, figure = "Late tables", f"{len(late)} of {len(tiered)} late"
+        detail = f"is {_seconds(about.lag_ms)} behind, {_seconds(about.freshness_ms)} allowed"
+        advice = f"`lakeward explain {about.path}` and its page show where the time goes."
     elif worst and share > ROUND_SHARE:
-        advice = (
-            f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness."
-        )
+        detail = f"needs {share:.0%} of its freshness for a round"
+        advice = f"Rounds of {worst.path} are too long: more buckets, more cores, or a longer freshness."
     else:
         return _fresh(seen, tiered)
     return Tile(
@@ -117,6 +118,7 @@ def _rounds(seen: Overview) -> Tile:
         advice=advice,
         page=_page(about) if advice and about else "",
         about="" if about is None else str(about.path),
+        detail=detail,
     )
 
 
@@ -226,10 +228,8 @@ def _jobs(seen: Overview) -> Tile:
     elif live == 0 and seen.tables:
         advice = "No job is live: nothing reaches the lake. Start one with `lakeward tier`."
     elif unserved:
-        advice = (
-            f"No live job serves pool {unserved[0].pool} of {unserved[0].path}: `lakeward tier --pool "
-            f"{unserved[0].pool}`."
-        )
+        pool = unserved[0].pool
+        advice = f"No live job serves pool {pool} of {unserved[0].path}: `lakeward tier --pool {shlex.quote(pool)}`."
     return Tile(
         key="jobs",
         name="Jobs live / expected",

@@ -3,6 +3,9 @@ const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&
 
 export const text = (value) => String(value ?? "").replace(/[&<>"']/g, (c) => ESCAPES[c]);
 
+// Words with commands in backticks.
+export const commands = (words) => text(words).replace(/`([^`]+)`/g, '<span class="mono">$1</span>');
+
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 0) return `−${duration(-ms)}`;

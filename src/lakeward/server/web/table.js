@@ -1,7 +1,7 @@
 // One table: lag in words and as a curve, rounds, offsets, snapshots, properties.
 import { api } from "./api.js";
 import { curve } from "./chart.js";
-import { adopting, bytes, clock, count, counted, duration, moment, short, stateWord, text } from "./format.js";
+import { adopting, bytes, clock, commands, count, counted, duration, moment, short, stateWord, text } from "./format.js";
 import { liveCard } from "./live.js";
 import { roundsTable } from "./rounds.js";
 import { rowTable } from "./rowtable.js";
@@ -78,7 +78,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
   };
 
   const status = (t) => facts([
-    ["State", `<span class="state ${text(t.state)}">${text(stateWord(t))}</span>${t.reason ? ` <span class="over">${text(t.reason)}</span>` : ""}`],
+    ["State", `<span class="state ${text(t.state)}">${text(stateWord(t))}</span>${t.reason ? ` <span class="over">${commands(t.reason)}</span>` : ""}`],
     ["Lag", `<span class="${t.lag_ms > t.freshness_ms ? "over" : ""}">${duration(t.lag_ms)}</span> of ${duration(t.freshness_ms)} allowed`],
     ["Waiting rows", count(t.waiting_rows)],
     ["Deadline", t.deadline_at_ms ? `${moment(t.deadline_at_ms)} UTC (slack ${duration(t.slack_ms)})` : "nothing waits"],
@@ -136,7 +136,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
       root.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="now" hidden>Tier now</button><button id="compact" hidden>Compact now</button><button id="resync" hidden>Resync</button><button id="freshness" hidden>Freshness</button><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
         <section class="card" id="adopting" hidden><h2>Being adopted</h2><div id="loaded"></div></section>
         <section class="card" id="sides" hidden><h2>Its sides</h2><div id="allsides"></div></section>
-        <section class="card"><h2>Why it lags as it does</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
+        <section class="card"><h2>Why it lags</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
         <section class="card" style="margin-top:1.1rem"><h2>Snapshots and the ranges they added</h2><div id="snapshots"></div></section>

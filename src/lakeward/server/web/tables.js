@@ -1,7 +1,7 @@
 // All tables: sortable, filterable. Rows are drawn as one scrolls to them, and only rows that changed are drawn again.
 import { api } from "./api.js";
 import { spark } from "./chart.js";
-import { adopting, bytes, count, duration, stateWord, text } from "./format.js";
+import { adopting, bytes, commands, count, duration, stateWord, text } from "./format.js";
 import { tiles } from "./tiles.js";
 
 const CHUNK = 60;
@@ -30,15 +30,15 @@ const lagName = (t) => (t.side === "default" ? t.path : `${t.path}/${t.side}`);
 const trouble = (t) => (["disabled", "paused"].includes(t.state) ? 0 : -(1 + (SICK.has(t.state) || t.failures_in_a_row ? 1e6 : 0) + t.lag_ms / Math.max(1, t.freshness_ms)));
 const SORTS = new Map([["worst", trouble], ...COLUMNS.filter((c) => c[2]).map(([key, , value]) => [key, value])]);
 
-const ON_TILES = /^(nobody serves|job )/;
+const ON_TILES = /^(no live job|job )/;
 
-const sickness = (t, actions) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still"}"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
+const sickness = (t, actions) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still"}"><td colspan="${COLUMNS.length}">${commands(t.reason ?? "no reason is known")}
   ${["failed", "disabled"].includes(t.state) || !actions.includes("resume") ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
 
 const row = (t, curve, actions) => `
   <tr class="${SICK.has(t.state) ? "sick" : ""}">
     <td><a href="#/table/${encodeURIComponent(t.path)}${t.side === "default" ? "" : `?side=${encodeURIComponent(t.side)}`}">${text(t.path)}</a>${t.side === "default" ? "" : ` <span class="soft">${text(t.side)}</span>`}${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
-    <td><span class="state ${text(t.state)}">${text(stateWord(t))}</span></td>
+    <td><span class="state ${text(t.state)} ${stateWord(t) === "late" ? "late" : ""}">${text(stateWord(t))}</span></td>
     <td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}" data-label="Lag">${duration(t.lag_ms)}</td>
     <td class="num" data-label="Freshness">${duration(t.freshness_ms)}${t.feasible ? "" : ' <span class="over" title="two rounds take longer than the freshness">!</span>'}</td>
     <td class="curve wide">${curve}</td>
@@ -106,7 +106,7 @@ export function tablesPage() {
     none.hidden = rows.length > 0;
     none.innerHTML = overview.tables.length ? "No table matches." : 'No tables yet. Make one with <span class="mono">lakeward table create</span>.';
     const tables = (list) => new Set(list.map((t) => t.path)).size;
-    root.querySelector("#count").textContent = `${tables(rows)} of ${tables(overview.tables)} tables`;
+    root.querySelector("#count").textContent = `${count(tables(rows))} of ${count(tables(overview.tables))} tables`;
     root.querySelectorAll("th button").forEach((b) => b.closest("th").setAttribute("aria-sort", b.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none"));
     root.querySelectorAll("th button").forEach((b) => { b.textContent = b.dataset.label + (b.dataset.sort === view.sort ? (view.down ? " ↓" : " ↑") : ""); });
     loadLags();

@@ -1,7 +1,5 @@
 // The five tiles: figure, rule, and what to do when red.
-import { text } from "./format.js";
-
-const commands = (words) => text(words).replace(/`([^`]+)`/g, '<span class="mono">$1</span>');
+import { commands, text } from "./format.js";
 
 export function tiles(list) {
   return list.map((t) => `

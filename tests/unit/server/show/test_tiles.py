@@ -37,7 +37,7 @@ def test_a_late_table_a_failing_one_a_long_round_and_a_silent_lake_each_turn_the
     late = replace(TABLE, lag_ms=12_000)
     sick = replace(TABLE, state=TableState.QUARANTINED, reason="no room")
     slow = replace(TABLE, last_duration_ms=6_000)
-    for table, words in ((late, "later"), (sick, "no room"), (slow, "too long")):
+    for table, words in ((late, "explain"), (sick, "no room"), (slow, "too long")):
         tile = red(replace(WELL, tables=[table]))["rounds"]
         assert words in tile.advice
         assert tile.page == "#/table/db.t"
@@ -61,7 +61,7 @@ def test_the_figure_of_a_red_tile_is_the_one_that_is_red_and_the_worst_table_is_
         shown.append((tile.name, tile.figure, tile.about))
     assert shown == [
         ("Freshness", "every table is fresh", "db.t"),
-        ("Lag / freshness, worst table", "4.2", "db.later"),
+        ("Late tables", "2 of 3 late", "db.later"),
         ("Tables that fail", "2", "db.sick"),
     ]
 
