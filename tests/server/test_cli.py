@@ -426,6 +426,30 @@ def test_a_folder_is_followed_and_each_file_written_once(call: Calls, server: Se
     assert sorted(json.loads(line)["id"] for line in call("read", "cli.followed", "--json").splitlines()) == [1, 2]
 
 
+def test_a_followed_folder_has_no_way_out(call: Calls, server: Server, tmp_path: Path, capsys: Any) -> None:
+    """Those who put files there may not read what a link names; the table's readers would."""
+    call("table", "create", "cli.dropped", "id string", "--property", "table.schema.contract=quarantine")
+    folder, secret = tmp_path / "in", tmp_path / "secret.csv"
+    folder.mkdir()
+    secret.write_text("id\nsecret\n")
+    (folder / "a.csv").symlink_to(secret)
+    (folder / "b.csv").symlink_to(folder / "nowhere.csv")
+    os.mkfifo(folder / "c.csv")
+    (folder / "d.csv").mkdir()
+    (folder / "e.csv").write_text("id\nown\n")
+    with server.connect() as client, Rejects() as rejects:
+        job, stop = WriteFiles(client.table("cli.dropped"), FileShape(), None, rejects=rejects), threading.Event()
+        thread = threading.Thread(target=job.follow, args=([str(folder)], stop))
+        thread.start()
+        wait_until(lambda: client.read("cli.dropped").to_table().num_rows == 1, what="rows")
+        (folder / "f.csv").write_text("id\nlast\n")
+        wait_until(lambda: client.read("cli.dropped").to_table().num_rows == 2, what="rows")
+        stop.set()
+        thread.join()
+        assert sorted(client.read("cli.dropped").to_table()["id"].to_pylist()) == ["last", "own"]
+    assert capsys.readouterr().err.count("is a link out of its folder") == 1
+
+
 def _rows_are(client: Client, count: int) -> bool:
     return bool(client.read("cli.followed").to_table().num_rows == count)
 

@@ -126,6 +126,24 @@ def test_a_csv_decimal_that_does_not_fit_is_refused(client: Client, send: Send) 
     assert answer.json()["facts"]["column"] == "d"
 
 
+def test_a_column_that_is_named_twice_is_refused(client: Client, send: Send) -> None:
+    table = log_table(client)
+    sink = pa.BufferOutputStream()
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pa.ipc.new_stream(sink, twice.schema) as writer:
+        writer.write_batch(twice)
+    for body, kind in ((b"id,id\n1,2\n", CSV), (b"id,x,x\n1,2,3\n", CSV), (sink.getvalue().to_pybytes(), ARROW)):
+        answer = send(table, body, kind)
+        assert (answer.status_code, "occurs 2 times" in answer.text) == (400, True), answer.text
+
+
+def test_lines_that_are_nested_too_deeply_are_refused(client: Client, send: Send) -> None:
+    table = log_table(client)
+    for line in (b"[" * 200_000, b'{"id":' * 200_000):
+        assert send(table, b'{"id": 1}\n' + line + b"\n", LINES).status_code == 400
+    assert rows_of(table) == []
+
+
 def test_upserts_leave_columns_that_a_row_does_not_give(client: Client, send: Send) -> None:
     table = pk_table(client)
     send(table, [{"id": 1, "name": "a", "n": 1}, {"id": 2, "name": "b", "n": 2}])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -409,7 +410,7 @@ def _unserved(client: Client, path: str) -> str | None:
     status = next((t for t in client.server.ask("GET", routes.STATUS)["tables"] if t["path"] == path), None)
     if status is None or status["served"] or status["state"] == "disabled":
         return None
-    pool = "" if status["pool"] == DEFAULT_POOL else f" --pool {status['pool']}"
+    pool = "" if status["pool"] == DEFAULT_POOL else f" --pool {shlex.quote(status['pool'])}"
     return f"lakeward tier --server {client.url}{pool}"
 
 

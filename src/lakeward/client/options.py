@@ -85,11 +85,17 @@ def is_starting(data: Path) -> bool:
 
 def resolve_server(server: str | None = None) -> Config:
     """Configuration whose server is the one given, else that of environment or lakeward.toml, else that of this
-    folder."""
+    folder, else this machine's on the port that is configured for it."""
     config = resolve(arguments={options.CLIENT_SERVER.key: server} if server else {})
-    if not config.is_set(options.CLIENT_SERVER) and (near := server_of(Path(config.get(options.SERVER_DATA_DIR)))):
-        return resolve(arguments={options.CLIENT_SERVER.key: near})
-    return config
+    if config.is_set(options.CLIENT_SERVER):
+        return config
+    near = server_of(Path(config.get(options.SERVER_DATA_DIR))) or _configured(config)
+    return config if near is None else resolve(arguments={options.CLIENT_SERVER.key: near})
+
+
+def _configured(config: Config) -> str | None:
+    port = config.get(options.SERVER_PORT) if config.is_set(options.SERVER_PORT) else 0
+    return f"http{'s' if config.get(options.SERVER_TLS_CERT) else ''}://127.0.0.1:{port}" if port else None
 
 
 def server_of(data: Path) -> str | None:

@@ -15,6 +15,12 @@ from lakeward.model.types.typetable import row_of
 MOST_COLUMNS = 5_000
 """Whoever asks for one row has all of them looked at."""
 
+MOST_CHARACTERS = 255
+"""Of a new column's name, and of a field's: every schema, file footer and page has it."""
+
+MOST_COMMENT = 10_000
+"""Characters of a new comment, for the same reason."""
+
 FIXED = {"bucket.num": "bucket count", "bucket.key": "bucket key"}
 """Written like properties in Fluss's WITH, and no properties: as one of them they would change nothing."""
 
@@ -49,10 +55,19 @@ def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Colum
         raise InvalidTable(table=table, field="columns", value=str(len(there) + len(added)), reason=reason)
     folded = {name.lower(): name for name in (*SYSTEM_COLUMNS, *(c.name for c in there))}
     _check_names(table, "column", [c.name for c in added], folded)
+    for column in added:
+        check_comment(table, column.name, column.comment)
     for name in (c.name for c in added if c.name in SYSTEM_COLUMNS):
         raise InvalidTable(table=table, field="column", value=name, reason="this name is a system column's")
     for column in added:
         _check_nested(table, column.name, column.type)
+
+
+def check_comment(table: str, column: str, comment: str | None) -> None:
+    """Raises `InvalidTable`."""
+    if len(comment or "") > MOST_COMMENT:
+        reason = f"it has more than {MOST_COMMENT:,} characters"
+        raise InvalidTable(table=table, field="comment", value=f"of column {column}", reason=reason)
 
 
 def warn_of_columns(columns: Iterable[Column]) -> tuple[str, ...]:
@@ -75,6 +90,9 @@ def _check_nested(table: str, where: str, kind: DataType, *, is_inner: bool = Fa
 
 def _check_names(table: str, field: str, names: Iterable[str], folded: dict[str, str]) -> None:
     for name in names:
+        if len(name) > MOST_CHARACTERS:
+            reason = f"a name has up to {MOST_CHARACTERS} characters"
+            raise InvalidTable(table=table, field=field, value=f"{name[:40]}... ({len(name):,})", reason=reason)
         if (other := folded.setdefault(name.lower(), name)) != name:
             reason = f"it differs from {other} in case alone, and Spark and other engines take both for one"
             raise InvalidTable(table=table, field=field, value=name, reason=reason)

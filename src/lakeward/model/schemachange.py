@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lakeward.errors import InvalidAlter, InvalidTable
-from lakeward.model.newtable import FIXED_FOREVER, check_new_columns
+from lakeward.model.newtable import FIXED_FOREVER, check_comment, check_new_columns
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableInfo
 from lakeward.model.types import (
@@ -189,6 +189,8 @@ def _check_names(table: TableInfo, columns: Sequence[Column], changes: ColumnCha
     for old, new in changes.rename.items():
         if new in {c.name for c in others} or list(changes.rename.values()).count(new) > 1:
             raise _wrong(table, f"rename column {old} to {new}", f"there is a column {new}; drop or rename it first")
+    for name, comment in changes.comments.items():
+        check_comment(str(table.path), name, comment)
     check_new_columns(str(table.path), others, [*renamed, *changes.add])
 
 

@@ -45,6 +45,14 @@ def test_the_server_of_the_folder_that_the_settings_name_is_found(here: Path, li
     assert open_server(None).url == f"http://127.0.0.1:{listening}"
 
 
+def test_the_port_that_is_configured_is_called_where_no_folder_says_more(here: Path, listening: int) -> None:
+    """As after `lakeward up --data` with another folder."""
+    Path("lakeward.toml").write_text("server.port = 9876")
+    assert open_server(None).url == "http://127.0.0.1:9876"
+    (here / READY).write_text(f"http://127.0.0.1:{listening}")
+    assert open_server(None).url == f"http://127.0.0.1:{listening}"
+
+
 def test_what_the_environment_says_counts(here: Path, listening: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / READY).write_text(f"http://127.0.0.1:{listening}")
     monkeypatch.setenv("LAKEWARD_SERVER", "http://127.0.0.1:2")

@@ -273,6 +273,12 @@ def test_a_job_of_an_older_version_does_not_say_and_gets_all(world: CoordinatorW
     assert len(world.job().take(4)) == 1
 
 
+def test_a_printed_command_has_the_name_of_a_pool_in_quotes(world: CoordinatorWorld) -> None:
+    """It is pasted into a shell; who may make tables chooses the name."""
+    (warning,) = world.create(table__datalake__pool="x; rm -rf $HOME").warnings
+    assert "`lakeward tier --pool 'x; rm -rf $HOME'`" in warning
+
+
 def test_expected_jobs_and_unserved_pools_are_named(world: CoordinatorWorld) -> None:
     world.set_options(jobs_expected=("job", "night"))
     answer = world.create(table__datalake__pool="night")

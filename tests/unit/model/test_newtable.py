@@ -72,3 +72,14 @@ def test_a_table_takes_so_many_columns() -> None:
     with pytest.raises(InvalidTable, match="up to 5000 columns"):
         check_new_columns("db.t", most, columns(one_more="INT"))
     check_new_columns("db.t", (*most, *columns(one_more="INT")), ())  # one that has them goes on
+
+
+def test_names_and_comments_have_a_length() -> None:
+    long = "x" * 256
+    for made in ({long: "INT"}, {"r": f"ROW<`{long}` INT>"}):
+        with pytest.raises(InvalidTable, match="up to 255 characters"):
+            check_new_columns("db.t", (), columns(**made))
+    noted = Column(name="c", type=parse_type("INT"), comment="x" * 10_001)
+    with pytest.raises(InvalidTable, match="more than 10,000 characters"):
+        check_new_columns("db.t", (), (noted,))
+    check_new_columns("db.t", (*columns(**{long: "INT"}), noted), columns(d="INT"))  # one that has them goes on

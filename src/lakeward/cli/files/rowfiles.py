@@ -78,6 +78,20 @@ def find_files(names: Sequence[str], *, may_be_empty: bool = False) -> list[str]
     return files
 
 
+def followed_size(file: str) -> int | None:
+    """None for a file that is gone again. Raises `InvalidRequest` for a link out of its folder: those who may put files
+    there need not be allowed to read what it names."""
+    path = Path(file)
+    try:
+        target = path.resolve(strict=True)
+        size = target.stat().st_size
+    except OSError:
+        return None
+    if not target.is_relative_to(path.parent.resolve()):
+        raise InvalidRequest(what=f"file {file}", reason="it is a link out of its folder, and is not read")
+    return size
+
+
 def _has_rows(path: Path) -> bool:
     plain = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return plain.suffix.lower() in SUFFIXES and not path.name.startswith((".", "_"))

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.cli.files.contract import QuarantinedRows, add_columns, load_contract
 from lakeward.cli.files.filerows import FileRows, FileShape, Rejects
 from lakeward.cli.files.filewrite import Advance, FileWrite
 from lakeward.cli.files.journal import WriteJournal
-from lakeward.cli.files.rowfiles import WriteFormat, find_files, format_of, read_file
+from lakeward.cli.files.rowfiles import WriteFormat, find_files, followed_size, format_of, read_file
 from lakeward.cli.files.writeprogress import WriteProgress
 from lakeward.cli.output import counted, note
 from lakeward.config.options import SchemaContract
@@ -70,11 +69,19 @@ class WriteFiles:
 
     def follow(self, folders: Sequence[str], stop: threading.Event | None = None) -> None:
         """Each file once it is whole, until the event, or Ctrl-C."""
-        stopped, sizes = stop or threading.Event(), dict[str, int]()
+        stopped, sizes, refused = stop or threading.Event(), dict[str, int](), set[str]()
         name = str(self.table.info.table_id)
         while not stopped.is_set():
             for file in find_files(folders, may_be_empty=True):
-                size = Path(file).stat().st_size
+                try:
+                    size = followed_size(file)
+                except InvalidRequest as error:
+                    if file not in refused:
+                        note(str(error))
+                    refused.add(file)
+                    continue
+                if size is None:
+                    continue
                 if sizes.get(file) == size and not WriteJournal.is_done(name, file, str(self.kind)):
                     before = self.rows
                     journal = self._journal(file, resume=WriteJournal.is_kept(name, file, str(self.kind)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -127,7 +128,7 @@ class StatusDesk:
             yield side.broken
         if side.options.enabled and not self.is_served(side):
             pool = side.options.pool
-            command = "lakeward tier" if pool == DEFAULT_POOL else f"lakeward tier --pool {pool}"
+            command = "lakeward tier" if pool == DEFAULT_POOL else f"lakeward tier --pool {shlex.quote(pool)}"
             plugin = f" with a plugin for {side.options.format}" if self._schedule.live_jobs(pool) else ""
             yield f"no live job{plugin} serves pool {pool!r}: {side.label} waits until one does (`{command}`)"
         if not self.is_feasible(side):

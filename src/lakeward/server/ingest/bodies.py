@@ -7,6 +7,7 @@ A row that cannot be read becomes a `RowProblem`; the others go on.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -187,7 +188,15 @@ def read_csv_cells(body: bytes, columns: Sequence[Column]) -> tuple[pa.Table, di
         )
     except (pa.ArrowException, ValueError) as error:
         raise InvalidRequest(what=_WHAT, reason=f"the body is not CSV: {error}") from error
+    check_names(cells.column_names)
     return cells, torn
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises `InvalidRequest` for a name that two columns have."""
+    name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
+    if count > 1:
+        raise InvalidRequest(what=_WHAT, reason=f"column {name[:100]!r} occurs {count:,} times; name each column once")
 
 
 def _convert_cells(
@@ -232,4 +241,5 @@ def _read_arrow(body: bytes, limit: int) -> BodyRows:
         rows.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidRequest(what=_WHAT, reason=f"the body is not an Arrow stream: {error}") from error
+    check_names(rows.column_names)
     return BodyRows(rows, list(range(rows.num_rows)))

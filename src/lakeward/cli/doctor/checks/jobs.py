@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
@@ -25,7 +26,7 @@ def check_jobs(facts: Facts) -> Iterator[Diagnosis]:
     unserved = sorted({t.pool for t in facts.tiered if not t.served})
     for pool in unserved:
         tables = [t for t in facts.tiered if not t.served and t.pool == pool]
-        named = "" if pool == "default" else f" --pool {pool}"
+        named = "" if pool == "default" else f" --pool {shlex.quote(pool)}"
         is_plugin = any(j.pool == pool and j.slots for j in live)
         yield Diagnosis(
             check="jobs",

@@ -15,6 +15,7 @@ FORGOTTEN_S = 300.0
 """A subscription asks at least every half minute."""
 
 MOST = 10_000
+PURGE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +41,23 @@ class Consumers:
         self._lock = threading.Lock()
         self._held: dict[tuple[TableId, str, str], Consumer] = {}
         self._read: dict[TableId, float] = {}
+        self._purge_at = 0.0
 
     def note(self, table_id: TableId, who: str, peer: str, reached: int) -> None:
         """Records a consumer of an existing table."""
         now = time.monotonic()
         with self._lock:
             self._read[table_id] = now
-            if len(self._held) >= MOST:
-                self._held = {k: c for k, c in self._held.items() if c.seen > now - FORGOTTEN_S}
-            if len(self._held) < MOST:
-                told = Consumer(table_id=table_id, who=who, peer=peer, reached=reached, seen=now)
-                self._held[(table_id, who, peer)] = told
+            key = (table_id, who, peer)
+            if key in self._held or self._has_room(now):
+                self._held[key] = Consumer(table_id=table_id, who=who, peer=peer, reached=reached, seen=now)
+
+    def _has_room(self, now: float) -> bool:
+        """Looks for silent consumers at most once in `PURGE_S`: with more than `MOST`, every question would."""
+        if len(self._held) >= MOST and now >= self._purge_at:
+            self._purge_at = now + PURGE_S
+            self._held = {k: c for k, c in self._held.items() if c.seen > now - FORGOTTEN_S}
+        return len(self._held) < MOST
 
     def note_read(self, table_id: TableId) -> None:
         """Somebody read it, in whichever way. Of a table that there is."""

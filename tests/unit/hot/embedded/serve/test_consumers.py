@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lakeward.hot.embedded.serve import consumers
 from lakeward.hot.embedded.serve.consumers import Consumers, count_reached
 from lakeward.model import Bucket, TableId
@@ -32,5 +34,16 @@ def test_a_consumer_is_one_line_of_its_table() -> None:
 def test_consumers_are_bounded() -> None:
     held, table = Consumers(), TableId("t")
     for n in range(consumers.MOST + 3):
+        held.note(table, "ann", str(n), 0)
+    assert len(held.of_table(table)) == consumers.MOST
+    held.note(table, "ann", "7", 5)
+    assert [c.reached for c in held.of_table(table) if c.peer == "7"] == [5], "those that are held go on"
+
+
+@pytest.mark.soak
+def test_a_million_consumers_are_bounded() -> None:
+    """A look at all that are held with each question would take an hour."""
+    held, table = Consumers(), TableId("t")
+    for n in range(1_000_000):
         held.note(table, "ann", str(n), 0)
     assert len(held.of_table(table)) == consumers.MOST
