@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that a message, a finding, the page or a document recommends is in tests/advice.md, with where it is
-named and the test that runs it in the situation, or a note that none does."""
+"""Every command that a message, a finding, the page or a document recommends is in tests/advice.md, with the
+test that runs it in the situation, or a note that none does."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,28 +23,24 @@ NAMES = {command.name for command in COMMANDS}
 COMMAND = re.compile(r"lakeward ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?([^`\"\n]*?)(?=lakeward |[`\"\n]|$)")
 
 
-def recommended() -> dict[str, set[str]]:
-    """`table resync`, and `table resync --discard-newer` for each flag that is named with it, with the modules whose
-    messages name it, `page` for scripts of the page, and `docs` for text outside of blocks, which test_docs.py runs.
-    """
-    named: dict[str, set[str]] = defaultdict(set)
-    for place, text in texts():
-        for command in commands_in(text):
-            named[command].add(place)
-    return named
+def recommended() -> set[str]:
+    """`table resync`, and `table resync --discard-newer` for each flag that is named with it."""
+    return {command for text in texts() for command in commands_in(text)}
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def texts() -> Iterator[str]:
+    """Messages of all packages, lines of the page's scripts, and code in documents outside of blocks, which
+    tests/server/test_docs.py runs."""
     source = ROOT / "src/lakeward"
     for file in source.rglob("*.py"):
-        place = str(file.relative_to(source).with_suffix(""))
-        yield from ((place, text) for text in messages(ast.parse(file.read_text())) if place not in NOT_ADVICE)
+        if str(file.relative_to(source).with_suffix("")) not in NOT_ADVICE:
+            yield from messages(ast.parse(file.read_text()))
     for file in source.rglob("*.js"):
-        yield from (("page", line.replace("</span>", "`")) for line in file.read_text().splitlines())
+        yield from (line.replace("</span>", "`") for line in file.read_text().splitlines())
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         if "reference" not in page.parts:
             outside = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-            yield from (("docs", code) for code in re.findall(r"`(lakeward [^`]+)`", outside))
+            yield from re.findall(r"`(lakeward [^`]+)`", outside)
 
 
 def commands_in(text: str) -> Iterator[str]:
@@ -74,21 +69,20 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_every_recommended_command_is_listed_with_where_it_is_named() -> None:
-    listed = {cells[0].strip("`"): set(cells[1].split(", ")) for cells in rows()}
-    assert dict(recommended()) == listed
+def test_every_recommended_command_is_listed() -> None:
+    assert recommended() <= {cells[0].strip("`") for cells in rows()}
 
 
 def test_the_counts_are_right() -> None:
     listed = rows()
-    open_ones = sum("not exercised" in cells[3] for cells in listed)
+    open_ones = sum("not exercised" in cells[2] for cells in listed)
     assert f"{len(listed)} commands, {len(listed) - open_ones} run by a test in the situation, {open_ones} not" in LIST
 
 
 @pytest.mark.parametrize("cells", rows(), ids=lambda cells: cells[0])
 def test_what_runs_it_exists(cells: list[str]) -> None:
-    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", cells[3])
-    assert named or "not exercised" in cells[3]
+    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", cells[2])
+    assert named or "not exercised" in cells[2]
     for path, test in named:
         text = (ROOT / path).read_text()
         assert not test or f"def {test}(" in text, f"{path} has no {test}"
