@@ -298,8 +298,7 @@ def test_a_tail_beyond_the_limit_is_shown_as_of_an_earlier_moment(tmp_path: Path
         properties = load(world, "a")["metadata"]["properties"]
         assert properties[COMPLETE_KEY] == "false"
         assert count(world, "a") == 9, "three whole writes: one moment, not ten rows of some buckets"
-        side = world.live.find(TablePath.parse("db.a"))
-        assert side is not None
+        (side,) = world.lakeward.coordinator.board.find_table(TablePath.parse("db.a")).with_state
         assert side.asked is not None, "a round was asked for"
         assert world.live.facts(lambda _: True).cut_short == (TablePath.parse("db.a"),)
         assert world.live.facts(lambda _: False).cut_short == ()

@@ -86,8 +86,9 @@ def _unpack(folder: Path) -> None:
 
 
 @contextmanager
-def start_trino(folder: Path, catalog: str, warehouse: str) -> Iterator[Trino]:
-    """`folder`: for its configuration and log. `catalog`: the REST catalog's URL."""
+def start_trino(folder: Path, catalog: str, warehouse: str, **others: str) -> Iterator[Trino]:
+    """`folder`: for its configuration and log. `catalog`: the REST catalog's URL; its `warehouse` is Trino's catalog
+    `lake`. `others`: further catalogs of Trino -> their warehouses."""
     server, port = server_folder(), free_port()
     (folder / "etc" / "catalog").mkdir(parents=True)
     settings = {
@@ -98,15 +99,9 @@ def start_trino(folder: Path, catalog: str, warehouse: str) -> Iterator[Trino]:
         "catalog.management": "static",
         "query.max-memory-per-node": "400MB",
     }
-    lake = {
-        "connector.name": "iceberg",
-        "iceberg.catalog.type": "rest",
-        "iceberg.rest-catalog.uri": catalog,
-        "iceberg.rest-catalog.warehouse": warehouse,
-        "fs.hadoop.enabled": "true",
-    }
     _write(folder / "etc" / "config.properties", settings)
-    _write(folder / "etc" / "catalog" / "lake.properties", lake)
+    for name, chosen in {"lake": warehouse, **others}.items():
+        _write(folder / "etc" / "catalog" / f"{name}.properties", _catalog(catalog, chosen))
     (folder / "etc" / "log.properties").write_text("io.trino=WARN\n")
     options = [
         *("-Xmx1500M", "-XX:+UseSerialGC", "-Dnode.environment=test", "-Dnode.id=one", f"-Dnode.data-dir={folder}"),
@@ -125,6 +120,16 @@ def start_trino(folder: Path, catalog: str, warehouse: str) -> Iterator[Trino]:
     finally:
         process.terminate()
         process.wait(120)
+
+
+def _catalog(url: str, warehouse: str) -> dict[str, str]:
+    return {
+        "connector.name": "iceberg",
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": url,
+        "iceberg.rest-catalog.warehouse": warehouse,
+        "fs.hadoop.enabled": "true",
+    }
 
 
 def _is_up(process: subprocess.Popen[bytes], url: str) -> bool:

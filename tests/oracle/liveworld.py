@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import DEFAULT_SIDE, Clock, SystemClock, TablePath
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.model import COMPACT, DEFAULT_SIDE, Clock, SystemClock, TablePath
 from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.tables import AlterTable
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.server.iceberg.readonly import ReadOnlyTables
+from lakeward.server.live.serversource import ServerSource
 from lakeward.server.live.table import LiveLimits
 from lakeward.server.live.warehouse import LiveOptions, LiveWarehouse
 from lakeward_testing.ports import free_port
@@ -26,26 +29,55 @@ from tests.kit.inprocess import InProcessLakeward
 LIMITS = LiveLimits(rows=1_000_000, bytes=1 << 30)
 
 
+class LiveStage(Protocol):
+    """Where a play takes place. Every call returns once it is done. `url`: of the Iceberg catalog."""
+
+    @property
+    def url(self) -> str: ...
+
+    def create(self, path: str, columns: str, **options: Any) -> object: ...
+
+    def append(self, path: str, rows: list[dict[str, Any]]) -> object: ...
+
+    def upsert(self, path: str, rows: list[dict[str, Any]]) -> object: ...
+
+    def delete(self, path: str, keys: list[dict[str, Any]]) -> object: ...
+
+    def alter(self, path: str, change: AlterTable) -> object: ...
+
+    def tier(self, path: str) -> object: ...
+
+    def compact(self, path: str) -> object: ...
+
+    def expire(self) -> object: ...
+
+    def restart(self) -> object: ...
+
+
 class LiveWorld:
     """`restart` is what a killed and started server is: everything in memory is gone, the catalog's port stays."""
 
     def __init__(
-        self, folder: Path, lake: IcebergLakeStorage, options: LiveOptions, clock: Clock | None = None
+        self,
+        folder: Path,
+        lake: IcebergLakeStorage,
+        options: LiveOptions,
+        clock: Clock | None = None,
+        tokens: Sequence[str] = (),
     ) -> None:
-        self._folder, self._lake, self._options = folder, lake, options
+        self._folder, self._lake, self._options, self._tokens = folder, lake, options, TokenSet.parse(tokens)
         self.lakeward = InProcessLakeward(folder / "hot", lake, clock or SystemClock())
         self._door = _Door()
         self._open()
 
     def _open(self) -> None:
         parts = self.lakeward
-        self.live = LiveWarehouse(
-            parts.coordinator, parts.store, [DEFAULT_SIDE.lake], self._folder, parts.clock, self._options
-        )
+        source = ServerSource(parts.coordinator, parts.store, [DEFAULT_SIDE.lake], parts.clock, self._options.keep_s)
+        self.live = LiveWarehouse(source, self._folder, parts.clock, self._options)
         catalog = self._lake.connection.catalog
         read_only = ReadOnlyTables(catalog, self.live, parts.coordinator.cuts.load_cut)
         app = FastAPI()
-        app.include_router(iceberg_router(catalog, TokenSet.parse([]), read_only=read_only))
+        app.include_router(iceberg_router(catalog, self._tokens, read_only=read_only))
         self._door.app = app
 
     def restart(self) -> None:
@@ -61,6 +93,34 @@ class LiveWorld:
     @property
     def url(self) -> str:
         return self._door.url
+
+    def create(self, path: str, columns: str, **options: Any) -> object:
+        return self.lakeward.create(path, columns, **options)
+
+    def append(self, path: str, rows: list[dict[str, Any]]) -> object:
+        return self.lakeward.append(path, rows)
+
+    def upsert(self, path: str, rows: list[dict[str, Any]]) -> object:
+        return self.lakeward.upsert(path, rows)
+
+    def delete(self, path: str, keys: list[dict[str, Any]]) -> object:
+        return self.lakeward.delete(path, keys)
+
+    def alter(self, path: str, change: AlterTable) -> object:
+        return self.lakeward.federation.alter(TablePath.parse(path), change)
+
+    def tier(self, path: str) -> object:
+        return self.lakeward.tier(path)
+
+    def compact(self, path: str) -> object:
+        self.lakeward.tier(path)
+        self.lakeward.coordinator.operations.maintain_now(TablePath.parse(path))
+        handed = self.lakeward.take(path, COMPACT)
+        return handed and self.lakeward.run(handed)
+
+    def expire(self) -> None:
+        self.lakeward.coordinator.upkeep.run()
+        self.live.sweep()
 
     def load(self, table: str) -> object:
         side = self.live.find(TablePath.parse(table))
@@ -93,6 +153,13 @@ class _Door:
         self._thread.join(60)
 
 
+def _open(options: Mapping[str, str], stack: ExitStack) -> IcebergLakeStorage:
+    lake = load(options)
+    assert isinstance(lake, IcebergLakeStorage)
+    stack.callback(lake.connection.close)
+    return lake
+
+
 @contextmanager
 def live_world(
     folder: Path,
@@ -102,13 +169,17 @@ def live_world(
     limits: LiveLimits = LIMITS,
     max_bytes: int = 1 << 40,
     clock: Clock | None = None,
+    options: Mapping[str, str] | None = None,
+    tokens: Sequence[str] = (),
 ) -> Iterator[LiveWorld]:
+    """`options`: of a lake elsewhere than in the folder. `tokens`: of the catalog's callers."""
     (folder / "lake").mkdir()
-    with folder_lake(folder / "lake") as lake:
+    with ExitStack() as stack:
+        lake = stack.enter_context(folder_lake(folder / "lake")) if options is None else _open(options, stack)
         if clock is not None:
             lake.connection.clock = clock
-        options = LiveOptions(hold_s=hold_s, keep_s=keep_s, limits=limits, max_bytes=max_bytes)
-        world = LiveWorld(folder, lake, options, clock)
+        live_options = LiveOptions(hold_s=hold_s, keep_s=keep_s, limits=limits, max_bytes=max_bytes)
+        world = LiveWorld(folder, lake, live_options, clock, tokens)
         try:
             yield world
         finally:

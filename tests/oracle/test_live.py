@@ -14,10 +14,9 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.client.columns import parse_columns
-from lakeward.model import COMPACT, TablePath
 from lakeward.protocol.tables import AlterTable
 from tests.kit.iceberg.engines import duckdb_connection
-from tests.oracle.liveworld import LiveWorld, live_world
+from tests.oracle.liveworld import LiveStage, live_world
 
 Row = tuple[Any, ...]
 STEPS = {"write": 20, "tier": 8, "compact": 2, "expire": 2, "restart": 2, "alter": 3}
@@ -64,12 +63,12 @@ class PlayedTable:
 class Play:
     """What was written, beside the tables it was written to."""
 
-    def __init__(self, world: LiveWorld, seed: int) -> None:
-        self.world, self.random = world, Random(seed)
+    def __init__(self, stage: LiveStage, seed: int) -> None:
+        self.stage, self.random = stage, Random(seed)
         self.truths = {name: PlayedTable(name) for name in TABLES}
         self._made = 0
         for name, options in TABLES.items():
-            world.lakeward.create(f"db.{name}", COLUMNS, buckets=self.random.randint(1, 3), **EXPIRING, **options)
+            stage.create(f"db.{name}", COLUMNS, buckets=self.random.randint(1, 3), **EXPIRING, **options)
 
     def step(self) -> str:
         what = self.random.choices(list(STEPS), list(STEPS.values()))[0]
@@ -77,18 +76,18 @@ class Play:
         return f"{what} {name} {getattr(self, what)(name) or ''}"
 
     def write(self, name: str) -> None:
-        truth, lakeward = self.truths[name], self.world.lakeward
+        truth, stage = self.truths[name], self.stage
         rows = [self._row(truth) for _ in range(self.random.choice((1, 3, 40)))]
         if truth.is_log:
-            lakeward.append(f"db.{name}", [truth.named(r) for r in rows])
+            stage.append(f"db.{name}", [truth.named(r) for r in rows])
         else:
             rows = list({truth.key_of(r): r for r in rows}.values())
             if self.random.random() < 0.3:
-                lakeward.delete(f"db.{name}", [truth.named_key(r) for r in rows])
+                stage.delete(f"db.{name}", [truth.named_key(r) for r in rows])
                 for row in rows:
                     truth.rows.pop(truth.key_of(row), None)
                 return
-            lakeward.upsert(f"db.{name}", [truth.named(r) for r in rows])
+            stage.upsert(f"db.{name}", [truth.named(r) for r in rows])
         for row in rows:
             truth.put(row)
 
@@ -124,27 +123,21 @@ class Play:
         elif what == "widen" and columns[old][1] == "int":
             columns[old] = (columns[old][0], "bigint")
             change = AlterTable(widen_columns={old: "bigint"})
-        self.world.lakeward.federation.alter(TablePath.parse(f"db.{name}"), change)
+        self.stage.alter(f"db.{name}", change)
         truth.columns = columns
         return f"{what} {old} {new}"
 
     def tier(self, name: str) -> None:
-        self.world.lakeward.tier(f"db.{name}")
+        self.stage.tier(f"db.{name}")
 
     def compact(self, name: str) -> None:
-        parts = self.world.lakeward
-        parts.tier(f"db.{name}")
-        parts.coordinator.operations.maintain_now(TablePath.parse(f"db.{name}"))
-        handed = parts.take(f"db.{name}", COMPACT)
-        if handed is not None:
-            parts.run(handed)
+        self.stage.compact(f"db.{name}")
 
     def expire(self, name: str) -> None:
-        self.world.lakeward.coordinator.upkeep.run()
-        self.world.live.sweep()
+        self.stage.expire()
 
     def restart(self, name: str) -> None:
-        self.world.restart()
+        self.stage.restart()
 
     def columns(self, name: str) -> list[str]:
         return list(self.truths[name].columns)
@@ -183,6 +176,9 @@ class Readers:
 
     def all(self) -> Mapping[str, Read]:
         return {"PyIceberg": self.pyiceberg, "DuckDB": self.duckdb, "Polars": self.polars}
+
+    def close(self) -> None:
+        self._duckdb.close()
 
 
 Read = Callable[[str, Sequence[str]], list[Row]]

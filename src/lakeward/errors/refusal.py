@@ -30,8 +30,9 @@ class Forbidden(Refused):
 
 class ReadOnlyWarehouse(Refused):
     code = "read-only-warehouse"
-    template = "warehouse {warehouse} is read only: write through warehouse `default` of the same catalog"
+    template = "warehouse {warehouse} is read only: write {instead}"
     warehouse: str
+    instead: str
 
 
 class ForeignCaller(Refused):

@@ -88,11 +88,16 @@ class FlussStore(HotStore):
         """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends
         are kept: taken before anything is read, they tell whether a round read what was there then. Raises
         `InvalidTable` for a log that is not read."""
-        check_supported(table)
-        starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
-        last = self._last_now(table, ends)
+        bounds = self.bounds(table)
+        last = self._last_now(table, {bucket: bound.end for bucket, bound in bounds.items()})
         with self._lock:
             self._frozen[table.table_id] = last
+        return bounds
+
+    def bounds(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        """Like `freeze`, for reads that are no rounds: no marks are taken, so that those of a round stay."""
+        check_supported(table)
+        starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
         return {b: LogBounds(start=min(starts[b], end), end=end) for b, end in sorted(ends.items())}
 
     def last_batches(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:

@@ -53,11 +53,16 @@ def done() -> Response:
 
 
 def answer_table(
-    location: str | None, metadata: TableMetadata, config: dict[str, str] | None = None, body: str | None = None
+    location: str | None,
+    metadata: TableMetadata,
+    config: dict[str, str] | None = None,
+    body: str | None = None,
+    credentials: list[dict[str, Any]] | None = None,
 ) -> Response:
     """The metadata is put in as PyIceberg writes it, without a second parse. `body`: it, written already."""
     head = "{" if location is None else f'{{"metadata-location":{json.dumps(location)},'
     tail = "" if config is None else f',"config":{json.dumps(config)}'
+    tail += "" if credentials is None else f',"storage-credentials":{json.dumps(credentials)}'
     return Response(
         f'{head}"metadata":{metadata_json(metadata) if body is None else body}{tail}}}', media_type="application/json"
     )

@@ -7,7 +7,7 @@ Handlers run in threads; bodies and errors are in the form that Iceberg's REST s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -20,15 +20,18 @@ from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG, OAUTH
 from lakeward.server.admission.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
-from lakeward.server.iceberg.call import CatalogCall, CheckLake
+from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name
 from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.oauth import oauth_endpoint
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.iceberg.tables import TableResource
+from lakeward.server.iceberg.vending import CredentialVendor
 from lakeward.server.lakethreads import LakeThreads
 
 Handler = Callable[[CatalogCall], Response]
+Route = tuple[str, str, Role, Handler]
+"""Method, path, the role it needs, and what answers it."""
 
 
 def iceberg_router(
@@ -46,11 +49,10 @@ def iceberg_router(
     which another engine added a snapshot, `on_read` for one that another engine loads. `check_lake` is called before a
     table or a namespace is created. `read_only`: serves the warehouses `live` and `cut:<name>`. `following`: the
     changes that other engines may make to Lakeward's tables, and how these follow."""
-    router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    threads = LakeThreads()
+    vendor = CredentialVendor.of(catalog.properties)
     namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)
-    tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake, following or Following())
-    routes: list[tuple[str, str, Role, Handler]] = [
+    tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake, following or Following(), vendor)
+    routes: list[Route] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),
         ("POST", "/namespaces", Role.JOB, namespaces.create),
@@ -63,6 +65,7 @@ def iceberg_router(
         ("POST", "/namespaces/{namespace}/register", Role.ADMIN, tables.register),
         ("GET", "/namespaces/{namespace}/tables/{table}", Role.READ, tables.load),
         ("HEAD", "/namespaces/{namespace}/tables/{table}", Role.READ, tables.exists),
+        ("GET", "/namespaces/{namespace}/tables/{table}/credentials", Role.READ, tables.credentials),
         ("POST", "/namespaces/{namespace}/tables/{table}", Role.JOB, tables.commit),
         ("DELETE", "/namespaces/{namespace}/tables/{table}", Role.ADMIN, tables.drop),
         ("POST", "/namespaces/{namespace}/tables/{table}/metrics", Role.READ, tables.take_metrics),
@@ -70,6 +73,23 @@ def iceberg_router(
     ]
     if read_only is not None:
         routes += _read_only_routes(namespaces, tables, read_only)
+    return _router(auth, routes)
+
+
+def read_only_router(catalog: Catalog, auth: TokenSet, read_only: ReadOnlyTables) -> APIRouter:
+    """The read-only warehouses alone, of a catalog that others write to."""
+    namespaces = NamespaceResource(catalog, _refuse_lake, has_live=True)
+    tables = TableResource(catalog, 0, lambda path: None, lambda path: None, _refuse_lake, Following())
+    config: Route = ("GET", "/config", Role.READ, namespaces.config_read_only)
+    return _router(auth, [config, *_read_only_routes(namespaces, tables, read_only)])
+
+
+def _refuse_lake(token: Token, namespace: Name) -> None:
+    raise token.refuse(f"namespace {'.'.join(namespace)}", "the catalog of the cluster's lake")
+
+
+def _router(auth: TokenSet, routes: Iterable[Route]) -> APIRouter:
+    router, threads = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"]), LakeThreads()
     router.add_api_route(
         OAUTH.removeprefix(router.prefix), oauth_endpoint(auth), methods=["POST"], include_in_schema=False
     )
@@ -80,9 +100,7 @@ def iceberg_router(
     return router
 
 
-def _read_only_routes(
-    namespaces: NamespaceResource, tables: TableResource, read_only: ReadOnlyTables
-) -> list[tuple[str, str, Role, Handler]]:
+def _read_only_routes(namespaces: NamespaceResource, tables: TableResource, read_only: ReadOnlyTables) -> list[Route]:
     """Under the warehouse's name as prefix. Calls that would change something are answered with where to send them."""
     namespace = "/{warehouse}/namespaces/{namespace}"
     table = f"{namespace}/tables/{{table}}"
@@ -94,6 +112,7 @@ def _read_only_routes(
         ("GET", f"{namespace}/tables", Role.READ, tables.list),
         ("GET", table, Role.READ, read_only.load),
         ("HEAD", table, Role.READ, read_only.exists),
+        ("GET", f"{table}/credentials", Role.READ, read_only.credentials),
         ("POST", f"{table}/metrics", Role.READ, tables.take_metrics),
         ("POST", "/{warehouse}/namespaces", Role.READ, refuse),
         ("DELETE", namespace, Role.READ, refuse),

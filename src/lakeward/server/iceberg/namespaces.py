@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-
 from fastapi import Response
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -14,15 +12,8 @@ from lakeward.server.iceberg.answers import answer, done
 from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, CheckLake, check_namespace
 from lakeward.server.iceberg.places import check_own_places, check_places
 from lakeward.server.iceberg.readonly import ReadOnlyName, answer_config
+from lakeward.server.iceberg.vending import public_storage
 
-_PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
-"""What clients may know of the storage. Credentials come from each client's own environment, never from here."""
-
-_FROM_ENVIRONMENT = {
-    "s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-    "client.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-}
 _PLACES = ("location", "uri")
 """Properties that say where tables of a namespace lie."""
 
@@ -40,6 +31,7 @@ ENDPOINTS = (
     "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
     "POST /v1/{prefix}/tables/rename",
 )
@@ -53,19 +45,18 @@ class NamespaceResource:
         """A client that names a read-only warehouse gets that one; any other name is this catalog itself."""
         read_only = ReadOnlyName.find(call.query.get("warehouse", "")) if self._has_live else None
         if read_only is not None:
-            return answer_config(read_only, self._storage())
-        return answer({"defaults": self._storage(), "overrides": {}, "endpoints": list(ENDPOINTS)})
+            return answer_config(read_only, public_storage(self._catalog.properties))
+        return answer(
+            {"defaults": public_storage(self._catalog.properties), "overrides": {}, "endpoints": list(ENDPOINTS)}
+        )
 
-    def _storage(self) -> dict[str, str]:
-        """Endpoint and region, so that a client needs the URL and nothing else."""
-        if not str(self._catalog.properties.get("warehouse", "")).startswith(("s3:", "s3a:", "s3n:")):
-            return {}
-        known = {k: str(self._catalog.properties[k]) for k in _PUBLIC if k in self._catalog.properties}
-        for key, variables in _FROM_ENVIRONMENT.items():
-            value = next((os.environ[v] for v in variables if os.environ.get(v)), None)
-            if key not in known and value is not None:
-                known[key] = value
-        return known
+    def config_read_only(self, call: CatalogCall) -> Response:
+        """Answers for a catalog without a warehouse for writes."""
+        name = ReadOnlyName.find(call.query.get("warehouse", ""))
+        if name is None:
+            reason = "only `live` is served here; read and write other rows through the catalog of the cluster's lake"
+            raise InvalidRequest(what=f"warehouse {call.query.get('warehouse', '')[:80]!r}", reason=reason)
+        return answer_config(name, public_storage(self._catalog.properties))
 
     def list(self, call: CatalogCall) -> Response:
         parent = tuple(call.query["parent"].split(SEPARATOR)) if call.query.get("parent") else ()

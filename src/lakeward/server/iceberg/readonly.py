@@ -18,8 +18,9 @@ from lakeward.lake.iceberg.live import LiveMetadata, at_snapshot
 from lakeward.model import CutState, TablePath
 from lakeward.protocol.readplan import WriteToken
 from lakeward.protocol.tables import CutStatus
-from lakeward.server.iceberg.answers import answer, answer_table, done
+from lakeward.server.iceberg.answers import answer, done
 from lakeward.server.iceberg.call import CatalogCall
+from lakeward.server.iceberg.vending import CredentialVendor, answer_vended
 from lakeward.server.live.warehouse import LiveWarehouse
 
 LIVE = "live"
@@ -33,6 +34,7 @@ ENDPOINTS = (
     "GET /v1/{prefix}/namespaces/{namespace}/tables",
     "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
 )
 
@@ -69,10 +71,17 @@ class ReadOnlyName:
 
 
 class ReadOnlyTables:
-    """Loads of tables in read-only warehouses."""
+    """Loads of tables in read-only warehouses. `instead`: where writes go."""
 
-    def __init__(self, catalog: Catalog, live: LiveWarehouse, load_cut: LoadCut) -> None:
-        self._catalog, self._live, self._load_cut = catalog, live, load_cut
+    def __init__(
+        self,
+        catalog: Catalog,
+        live: LiveWarehouse,
+        load_cut: LoadCut,
+        instead: str = "through warehouse `default` of the same catalog",
+    ) -> None:
+        self._catalog, self._live, self._load_cut, self._instead = catalog, live, load_cut, instead
+        self._vendor = CredentialVendor.of(catalog.properties)
 
     def load(self, call: CatalogCall) -> Response:
         """With an `ETag`, so that a client that has this very answer gets 304."""
@@ -83,14 +92,14 @@ class ReadOnlyTables:
         path = TablePath(*call.table) if len(call.table) == 2 else None
         if name.cut is not None:
             return self._at_cut(call, name.cut, path)
-        side = None if path is None else self._live.find(path)
-        if side is None:
+        entry = None if path is None else self._live.find(path)
+        if entry is None:
             table = self._catalog.load_table(call.table)
             return LiveMetadata(
                 snapshot=table.current_snapshot(), metadata=table.metadata, location=table.metadata_location
             )
         token = name.at_least or call.headers.get(AT_LEAST_HEADER)
-        return self._live.load(side, None if not token else WriteToken.parse(token))
+        return self._live.load(entry, None if not token else WriteToken.parse(token))
 
     def _at_cut(self, call: CatalogCall, cut: str, path: TablePath | None) -> LiveMetadata:
         status = self._load_cut(cut)
@@ -102,24 +111,32 @@ class ReadOnlyTables:
             raise CutNotReady(cut=cut, state=str(status.state), reason="; ".join(status.notes))
         return at_snapshot(self._catalog.load_table(call.table), side.snapshot_id, f"cut-{cut}")
 
-    @staticmethod
-    def _tagged(call: CatalogCall, found: LiveMetadata) -> Response:
-        tag = f'"{found.location.rpartition("/")[2]}"'
+    def _tagged(self, call: CatalogCall, found: LiveMetadata) -> Response:
+        """Credentials are part of the tag: a client that gets 304 goes on with those that it has."""
+        vended = None if self._vendor is None else self._vendor.find(call, found.metadata, writes=False)
+        name = found.location.rpartition("/")[2]
+        tag = f'"{name}"' if vended is None else f'"{name}-{vended.ends_at_ms}"'
         if call.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
-        response = answer_table(found.location, found.metadata, {}, body=found.body)
+        response = answer_vended(found.location, found.metadata, vended, found.body)
         response.headers["ETag"] = tag
         return response
+
+    def credentials(self, call: CatalogCall) -> Response:
+        """New ones for a client whose own are about to end. They read and do not write."""
+        ReadOnlyName.parse(call.path["warehouse"])
+        metadata = self._catalog.load_table(call.table).metadata
+        vended = None if self._vendor is None else self._vendor.find(call, metadata, writes=False)
+        return answer({"storage-credentials": [] if vended is None else [vended.to_json()]})
 
     def exists(self, call: CatalogCall) -> Response:
         ReadOnlyName.parse(call.path["warehouse"])
         self._catalog.load_table(call.table)
         return done()
 
-    @staticmethod
-    def refuse(call: CatalogCall) -> Response:
+    def refuse(self, call: CatalogCall) -> Response:
         """Every write. Raises `ReadOnlyWarehouse`."""
-        raise ReadOnlyWarehouse(warehouse=ReadOnlyName.parse(call.path["warehouse"]).name)
+        raise ReadOnlyWarehouse(warehouse=ReadOnlyName.parse(call.path["warehouse"]).name, instead=self._instead)
 
 
 def answer_config(name: ReadOnlyName, storage: dict[str, str]) -> Response:

@@ -39,6 +39,7 @@ from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
 from lakeward.server.iceberg.follow import Following
 from lakeward.server.iceberg.places import check_own_places, check_places
+from lakeward.server.iceberg.vending import CredentialVendor, answer_vended
 from lakeward.spi import TABLE_ID_KEY
 
 
@@ -51,8 +52,9 @@ class TableResource:
         on_read: Callable[[TablePath], None],
         check_lake: CheckLake,
         following: Following,
+        vendor: CredentialVendor | None = None,
     ) -> None:
-        self._check_lake, self._following = check_lake, following
+        self._check_lake, self._following, self._vendor = check_lake, following, vendor
         self._allowed = catalog.properties.get(ALLOWED_OPTION, "")
         self._catalog, self._max_tables, self._on_foreign, self._on_read = catalog, max_tables, on_foreign, on_read
 
@@ -64,7 +66,13 @@ class TableResource:
         table = self._catalog.load_table(call.table)
         if not call.is_own and len(call.table) == 2:
             self._on_read(TablePath(*call.table))
-        return self._answer(table.metadata_location, table.metadata, {})
+        return self._answer_loaded(call, table.metadata_location, table.metadata)
+
+    def credentials(self, call: CatalogCall) -> Response:
+        """New ones for a client whose own are about to end."""
+        metadata = self._catalog.load_table(call.table).metadata
+        vended = None if self._vendor is None else self._vendor.find(call, metadata, writes=True)
+        return answer({"storage-credentials": [] if vended is None else [vended.to_json()]})
 
     def exists(self, call: CatalogCall) -> Response:
         self._catalog.load_table(call.table)
@@ -92,10 +100,10 @@ class TableResource:
         }
         if not request.stage_create:
             table = self._catalog.create_table(name, **options)
-            return self._answer(table.metadata_location, table.metadata, {})
+            return self._answer_loaded(call, table.metadata_location, table.metadata)
         if not isinstance(self._catalog, MetastoreCatalog):
             raise NotImplementedError("this catalog cannot stage a table")
-        return self._answer(None, self._catalog._create_staged_table(name, **options).metadata, {})
+        return self._answer_loaded(call, None, self._catalog._create_staged_table(name, **options).metadata)
 
     def register(self, call: CatalogCall) -> Response:
         body = call.json()
@@ -119,7 +127,7 @@ class TableResource:
         self._check_own(call, name, [metadata.location, *_paths(metadata.properties), *lists])
         self._check_room(call)
         table = self._catalog.register_table(name, location)
-        return self._answer(table.metadata_location, table.metadata, {})
+        return self._answer_loaded(call, table.metadata_location, table.metadata)
 
     def commit(self, call: CatalogCall) -> Response:
         body = call.json()
@@ -150,9 +158,13 @@ class TableResource:
         """Raises `InvalidTable`."""
         check_properties(".".join(name), properties, self._allowed)
 
-    def _answer(self, location: str | None, metadata: TableMetadata, config: dict[str, str] | None = None) -> Response:
+    def _answer_loaded(self, call: CatalogCall, location: str | None, metadata: TableMetadata) -> Response:
+        vended = None if self._vendor is None else self._vendor.find(call, metadata, writes=True)
+        return answer_vended(location, with_allowed_properties(metadata, self._allowed), vended)
+
+    def _answer(self, location: str | None, metadata: TableMetadata) -> Response:
         """Without properties that name code or storage: those who load the table are to have options of their own."""
-        return answer_table(location, with_allowed_properties(metadata, self._allowed), config)
+        return answer_table(location, with_allowed_properties(metadata, self._allowed))
 
     def _check_own(self, call: CatalogCall, name: Name, places: Iterable[str | None], *own: str) -> None:
         """Raises `Forbidden`."""

@@ -42,6 +42,7 @@ class LiveFiles:
         self._clock, self._keep_ms, self._max_bytes = clock, int(keep_s * 1_000), max_bytes
         self._lock = threading.Lock()
         self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # another process would let files go that this one names
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_SCHEMA)

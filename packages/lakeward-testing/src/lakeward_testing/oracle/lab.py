@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -44,8 +45,9 @@ STEPS = {SERVER: SERVER_STEPS, **dict.fromkeys(JOBS, (*JOB_STEPS, *COMPACT_STEPS
 class OracleLab:
     """One folder's server and jobs. Safe to close more than once."""
 
-    def __init__(self, folder: Path, format: str) -> None:
-        self.folder, self.format = folder, format
+    def __init__(self, folder: Path, format: str, settings: Mapping[str, str] | None = None) -> None:
+        """`settings`: of the server, beside the lab's own."""
+        self.folder, self.format, self._settings = folder, format, settings or {}
         self.http_port, self.flight_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http_port}"
         self.warehouse = folder / "data" / "warehouse"
@@ -71,10 +73,11 @@ class OracleLab:
             "server.port": str(self.http_port),
             "server.flight-port": str(self.flight_port),
             "server.data-dir": str(self.folder / "data"),
+            **self._settings,
         }
         arguments = [str(self._switches[SERVER].folder), str(self.folder / "ready")]
         self._add(SERVER, "serverprocess", [*arguments, *(f"{k}={v}" for k, v in pairs.items())], {})
-        wait_until(self._answers, limit_s=START_S, what="the server", state=self.last_words)
+        self.wait_ready()
         for name in JOBS:
             self._add(name, "jobprocess", [str(self._switches[name].folder), self.url, name, "2"], JOB_SETTINGS)
 
@@ -90,6 +93,9 @@ class OracleLab:
             return False
 
     # ---- faults ----------------------------------------------------------------------------------------------------
+    def wait_ready(self) -> None:
+        wait_until(self._answers, limit_s=START_S, what="the server", state=self.last_words)
+
     def kill(self, name: str) -> None:
         with self._lock:
             self.faults[f"kill {name}"] += 1
