@@ -94,6 +94,12 @@ postgres-up: $(STAMP) ## a local PostgreSQL with logical replication on port 543
 postgres-down: $(STAMP) ## stop that PostgreSQL and remove it
 	@$(BIN)/python -m tests.kit.postgres down
 
+kafka-up: $(STAMP) ## a local Kafka broker on port 9092, from jars that Maven has
+	@$(BIN)/python -m tests.kit.kafka up
+
+kafka-down: $(STAMP) ## stop that broker and remove it
+	@$(BIN)/python -m tests.kit.kafka down
+
 dist: $(STAMP) ## a release in dist/: wheels, sdists, checksums, an SBOM and licences, tried on each Python that is here
 	@.ci/dist
 

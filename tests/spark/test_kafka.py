@@ -12,7 +12,7 @@ import pytest
 from lakeward.client import Client
 from lakeward_testing.waiting import wait_until
 from tests.kit.fluss.jars import cache_folder, load_jars
-from tests.spark.kafka import Broker
+from tests.kit.kafka import Broker
 from tests.spark.processes import Process, Server
 from tests.spark.test_versions import make_environment
 

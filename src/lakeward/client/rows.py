@@ -6,7 +6,7 @@ refused by row and column.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from datetime import datetime, time
 from typing import Any
 
@@ -84,13 +84,26 @@ def _from_dicts(rows: Any, columns: Sequence[Column], where: str) -> pa.Table:
 
 
 def _dicts(rows: Any) -> list[Mapping[str, Any]]:
-    if isinstance(rows, Mapping):
-        return [rows]
+    if (row := _as_dict(rows)) is not None:
+        return [row]
     if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        dicts = list(rows)
+        dicts = [row if (values := _as_dict(row)) is None else values for row in rows]
         if all(isinstance(row, Mapping) for row in dicts):
             return dicts
-    raise InvalidRequest(what="rows", reason=f"{type(rows).__name__} is neither Arrow data nor a list of dicts")
+    raise InvalidRequest(
+        what="rows",
+        reason=f"{type(rows).__name__} is neither Arrow data nor a list of dicts",
+    )
+
+
+def _as_dict(row: Any) -> Mapping[str, Any] | None:
+    """A mapping, a dataclass instance or a Pydantic model as a mapping; None: it is none of them."""
+    if isinstance(row, Mapping):
+        return row
+    if is_dataclass(row) and not isinstance(row, type):
+        return asdict(row)
+    dump = getattr(row, "model_dump", None)
+    return dump() if callable(dump) and hasattr(type(row), "model_fields") else None
 
 
 def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:

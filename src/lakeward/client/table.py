@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeward.client.asyncwriter import AsyncWriter
+from lakeward.client.group import join_group
 from lakeward.client.lookup import look_up
 from lakeward.client.naming import with_extra
 from lakeward.client.routing import MAX_BATCH_BYTES, Router
@@ -58,8 +59,8 @@ class Table:
     def append(self, rows: Any) -> WriteToken:
         """Adds rows to a log table; they are durable when this returns.
 
-        `rows`: Arrow tables, batches, readers, anything with `__arrow_c_stream__` (polars, DuckDB, pandas), a dict or a
-        list of dicts. Raises `InvalidRows` before anything is stored."""
+        `rows`: Arrow tables, batches, readers, anything with `__arrow_c_stream__` (polars, DuckDB, pandas), dicts,
+        dataclass or Pydantic instances, one or a list of them. Raises `InvalidRows` before anything is stored."""
         return self._put(PutKind.APPEND, rows, None)
 
     def upsert(self, rows: Any, columns: Iterable[str] | None = None, *, replace: bool = False) -> WriteToken:
@@ -111,6 +112,8 @@ class Table:
         """New rows of all buckets as they come: an iterator of record batches. `start`: `"earliest"`, `"latest"`, an
         `OffsetMap`, a `WriteToken` or a `datetime`. It ends after `idle_s` without a row; None: never."""
         return Subscription(self.client.plugin, self.info, start, columns=columns, idle_s=idle_s)
+
+    consumer = join_group
 
     def bounds(self) -> Mapping[Bucket, LogBounds]:
         """Per bucket the offsets there are now, everything acknowledged included."""

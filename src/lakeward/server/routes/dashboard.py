@@ -76,6 +76,7 @@ def packed(request: Request, body: Any) -> Response:
 
 def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]:
     status, history = limit_status(services.source.status(), token), services.history
+    sources = () if services.sources is None else tuple(services.sources.listed(token))
     trouble = [words for words in status.lakes.values() if words]
     seen = Overview(
         tables=status.tables,
@@ -89,6 +90,7 @@ def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]
         knows_log=services.source.knows_log,
         lake_error=trouble[0] if trouble else None,
         bad_rows={path: rows for path, rows in services.stopped_sources().items() if token.may_use(path)},
+        sources=sources,
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
     )
     return {
@@ -96,6 +98,7 @@ def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]
         "tiles": make_tiles(seen),
         "tables": status.tables,
         "jobs": status.jobs,
+        "sources": sources,
         "adoptions": status.adoptions,
         "warnings": list(status.warnings),
         "actions": [*services.source.actions, *(() if services.live is None else ("live",))],

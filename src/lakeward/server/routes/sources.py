@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources: made, listed, paused, dropped; and the groups of rows that their ingest processes send."""
+"""Sources: made, listed, paused, dropped; the groups of rows that their ingest processes send; and consumer groups."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from lakeward.model import TablePath
 from lakeward.protocol.auth import Role
+from lakeward.protocol.groups import GroupBeat
 from lakeward.protocol.routes import (
+    GROUP_MEMBERS,
     SOURCE,
     SOURCE_BEAT,
     SOURCE_FILE,
@@ -23,6 +26,7 @@ from lakeward.protocol.routes import (
 )
 from lakeward.protocol.sources import CommitGroup, CreateSource, HoldSource, SourceBeat, SourceList
 from lakeward.server.admission.auth import caller, require
+from lakeward.server.ingest.consumergroups import ConsumerGroups
 from lakeward.server.ingest.sources import SourceDesk
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -73,6 +77,7 @@ def router(services: Services) -> APIRouter:
         return answer(desk.hold(source, message, caller(request)))
 
     _add_ingest_routes(router, services, desk)
+    _add_group_routes(router, services)
     return router
 
 
@@ -108,3 +113,20 @@ def _add_ingest_routes(router: APIRouter, services: Services, desk: SourceDesk) 
         """Records the phase and lag of the ingest process. Safe to repeat."""
         message = await read_message(request, SourceBeat, exact=True)
         return answer(desk.beat(source, message, caller(request)))
+
+
+def _add_group_routes(router: APIRouter, services: Services) -> None:
+    groups = ConsumerGroups(services.store, services.data, services.clock)
+    may_read = [require(services.tokens, Role.READ)]
+
+    @router.post(GROUP_MEMBERS, dependencies=may_read, openapi_extra=described(GroupBeat))
+    async def beat(request: Request, table: str, group: str) -> JSONResponse:
+        """Heartbeat of a member: commits offsets and answers with its buckets. Safe to repeat."""
+        message = await read_message(request, GroupBeat, exact=True)
+        info = services.store.load_table(TablePath.parse(table))
+        return answer(await run_in_threadpool(groups.beat, info, group, message))
+
+    @router.get(GROUP_MEMBERS, dependencies=may_read)
+    def show(table: str, group: str) -> JSONResponse:
+        """Members, their buckets, committed offsets and lag of a group. Safe to repeat."""
+        return answer(groups.show(services.store.load_table(TablePath.parse(table)), group))

@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 
 from lakeward.hot.embedded.sizes import TableSizes
 from lakeward.model import SideId, TableId, TablePath, WorkKind
+from lakeward.protocol.auth import ANONYMOUS
+from lakeward.protocol.sources import SourceStatus
 from lakeward.server.services import PageServices
 
 if TYPE_CHECKING:
@@ -127,6 +129,14 @@ LIVE_FIGURES = (
     Figure("liveComplete", "1 where the newest answer of `live` reaches its moment, 0 where its tail was cut short."),
     Figure("liveMomentAge", "Milliseconds since the moment that the newest answer of `live` shows."),
 )
+SOURCE_FIGURES = (
+    (Figure("sourceRows", "Rows that the source has stored.", counter=True), lambda s: s.source.rows),
+    (Figure("sourceLagMessages", "Messages that the source is behind its origin."), lambda s: s.lag.messages),
+    (Figure("sourceLagBytes", "Bytes of log that the source is behind its origin."), lambda s: s.lag.bytes),
+    (Figure("sourceLagSeconds", "Seconds that the source is behind its origin."), lambda s: s.lag.seconds),
+    (Figure("sourceSlotBytes", "Bytes of log that the origin retains for the source."), lambda s: s.lag.slot_bytes),
+    (Figure("sourceStopped", "1 while the source is stopped by an error."), lambda s: float(s.phase == "stopped")),
+)
 THREAD_WELL = Figure("backgroundThreadWell", "1 while a thread of the background does its turns.")
 JOB_LIVE = Figure("jobLive", "1 while the job beats within its lease.")
 
@@ -147,6 +157,7 @@ class ServerCollector(Collector):
         yield from work_metrics(paths, source.work_figures())
         yield from hot_metrics(source.sizes())
         yield from live_metrics(self._services.live)
+        yield from source_metrics([] if self._services.sources is None else self._services.sources.listed(ANONYMOUS))
         yield THREAD_WELL.family(("thread",), [((b.name,), float(b.is_well)) for b in self._services.background()])
         yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 
@@ -186,6 +197,12 @@ def hot_metrics(sizes: Iterable[TableSizes]) -> Iterator[Metric]:
     for figure, field in HOT_FIGURES:
         rows = [((s.path.database, s.path.table), float(getattr(s, field))) for s in listed]
         yield figure.family(("database", "table"), rows)
+
+
+def source_metrics(sources: Sequence[SourceStatus]) -> Iterator[Metric]:
+    for figure, value in SOURCE_FIGURES:
+        rows = [((s.source.name, s.source.kind), float(v)) for s in sources if (v := value(s)) is not None]
+        yield figure.family(("source", "kind"), rows)
 
 
 def live_metrics(live: LiveWarehouse | None) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.model import TablePath, TableState
+from lakeward.protocol.sources import SourceStatus
 from lakeward.protocol.views import JobStatus, TableStatus
 
 ROUND_SHARE = 0.5
@@ -21,6 +22,9 @@ LATE_BEATS, SILENT_BEATS = 3, 10
 
 TREND_MS = 300_000
 Samples = Sequence[tuple[int, int]]
+MOST_SLOT_BYTES = 4 << 30
+"""Log that a slot of Postgres may keep before its tile turns red."""
+
 SICK = frozenset({TableState.QUARANTINED, TableState.FAILED})
 
 
@@ -66,10 +70,35 @@ class Overview:
     still: Sequence[str] = ()
     """Threads of the background that do not work."""
 
+    sources: Sequence[SourceStatus] = ()
+
 
 def make_tiles(seen: Overview) -> tuple[Tile, ...]:
-    tiles = (_rounds(seen), _queue(seen), _remote(seen), _files(seen), _jobs(seen))
-    return (*tiles, _bad_rows(seen.bad_rows)) if seen.bad_rows else tiles
+    tiles: tuple[Tile, ...] = (_rounds(seen), _queue(seen), _remote(seen), _files(seen), _jobs(seen))
+    tiles = (*tiles, _bad_rows(seen.bad_rows)) if seen.bad_rows else tiles
+    return (*tiles, _sources(seen.sources)) if seen.sources else tiles
+
+
+def _sources(sources: Sequence[SourceStatus]) -> Tile:
+    """The log that a slot retains comes first: it fills the origin's disk."""
+    stopped = [s for s in sources if s.phase in ("stopped", "waiting")]
+    worst = max(sources, key=lambda s: s.lag.slot_bytes or 0)
+    slot_bytes, seconds = worst.lag.slot_bytes or 0, max(s.lag.seconds or 0.0 for s in sources)
+    rule = f"every source runs, and no slot keeps more than {MOST_SLOT_BYTES >> 30} GiB of log"
+    if stopped:
+        name = stopped[0].source.name
+        why = stopped[0].error or f"no ingest process reports; run `lakeward ingest {name}`"
+        advice = f"Source {name} is {stopped[0].phase}: {why}."
+        return Tile(key="sources", name="Sources that do not run", figure=f"{len(stopped)}", ok=False, rule=rule,
+                    advice=advice, page="jobs", about=name)  # fmt: skip
+    if slot_bytes > MOST_SLOT_BYTES:
+        advice = f"Postgres keeps log for source {worst.source.name}: let its ingest process run, or drop the source."
+        return Tile(key="sources", name="Slot lag", figure=f"{slot_bytes / 2**30:.1f} GiB", ok=False, rule=rule,
+                    advice=advice, page="jobs", about=worst.source.name)  # fmt: skip
+    detail = f"slot keeps {slot_bytes / 2**20:.1f} MiB" if slot_bytes else ""
+    figure = f"{seconds:.1f} s"
+    return Tile(key="sources", name="Source lag, worst source", figure=figure, ok=True, rule=rule, page="jobs",
+                detail=detail)  # fmt: skip
 
 
 def _rounds(seen: Overview) -> Tile:

@@ -11,6 +11,17 @@ const progress = (job) => job.working_on.map((path) => {
     <div class="meter"><span style="width:${share}%"></span></div></div>`;
 }).join("") || `<span class="soft">${job.live ? "waiting for work" : "no heartbeat"}</span>`;
 
+const behind = (lag) => [
+  lag.messages == null ? "" : `${count(lag.messages)} messages`, lag.bytes == null ? "" : bytes(lag.bytes),
+  lag.seconds == null ? "" : `${lag.seconds.toFixed(1)} s`, lag.slot_bytes == null ? "" : `slot keeps ${bytes(lag.slot_bytes)}`,
+].filter(Boolean).join(", ");
+
+const sourceRows = (sources) => sources.map((s) => `<tr class="${s.phase === "stopped" || s.phase === "waiting" ? "sick" : ""}">
+  <td><b>${text(s.source.name)}</b></td><td data-label="Kind">${text(s.source.kind)}</td><td><span class="state ${s.phase === "stopped" ? "failed" : ""}">${text(s.phase)}</span></td>
+  <td data-label="Position">${text(s.position)}</td><td class="num" data-label="Rows">${count(s.source.rows)}</td><td data-label="Behind">${behind(s.lag)}</td></tr>${s.error ? `<tr class="reason"><td colspan="6">${text(s.error)}</td></tr>` : ""}`).join("");
+
+const sourcesCard = (sources) => sources.length ? `<h2>Sources</h2><div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>Kind</th><th>State</th><th>Position</th><th class="num">Rows</th><th>Behind</th></tr></thead><tbody>${sourceRows(sources)}</tbody></table></div>` : "";
+
 export function jobsPage() {
   let root = null;
   let drawn = "";
@@ -38,7 +49,8 @@ export function jobsPage() {
         <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>${lastError(j, overview)}`).join("");
       const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th class="num">Memory</th><th>Now</th><th>Last heartbeat (UTC)</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
         : '<p class="empty">No job has registered. Start one with <span class="mono">lakeward tier</span>.</p>';
-      if (html !== drawn) { root.querySelector("#jobs").innerHTML = html; drawn = html; }
+      const whole = html + sourcesCard(overview.sources ?? []);
+      if (whole !== drawn) { root.querySelector("#jobs").innerHTML = whole; drawn = whole; }
     },
   };
 }
