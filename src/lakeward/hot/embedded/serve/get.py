@@ -19,7 +19,7 @@ from lakeward.hot.embedded.remote.shapes import log_schema, snapshot_schema
 from lakeward.hot.embedded.serve.budget import Held, TokenBudget
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.flightdata import batch_message, schema_message
-from lakeward.hot.embedded.serve.packing import packed
+from lakeward.hot.embedded.serve.packing import PackedReads, packed
 from lakeward.hot.embedded.serve.status import answering
 from lakeward.hot.embedded.serve.tables import find_planned
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -92,24 +92,33 @@ class StreamedRead:
 
 
 def open_read(
-    store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
+    store: EmbeddedStore, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool], packs: PackedReads
 ) -> StreamedRead:
     """The answer to this ticket."""
     table = find_planned(store, ticket.table, ticket.table_id, ticket.schema_id)
-    schema, batches = _open(store, table, ticket, budget, is_cancelled)
+    schema, batches = _open(store, table, ticket, budget, is_cancelled, packs)
     return StreamedRead(f"{ticket.kind} read of {ticket.table}", schema, batches)
 
 
 def _open(
-    store: EmbeddedStore, table: TableInfo, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
+    store: EmbeddedStore,
+    table: TableInfo,
+    ticket: Ticket,
+    budget: TokenBudget,
+    is_cancelled: Callable[[], bool],
+    packs: PackedReads,
 ) -> tuple[pa.Schema, Iterator[Streamed]]:
     match ticket.kind:
         case Read.LOG:
             bucket, span = _bucket(ticket), ticket.range
             if span is None:
                 raise InvalidRequest(what="log ticket", reason="the range is missing")
-            batches = store.read_log(table, bucket, span.start, span.stop, ticket.columns)
-            return log_schema(table, ticket.columns), packed(batches)
+
+            def read(at: int) -> Iterator[pa.RecordBatch]:
+                return store.read_log(table, bucket, at, span.stop, ticket.columns)
+
+            what = (table.table_id, bucket, table.schema.schema_id, ticket.columns)
+            return log_schema(table, ticket.columns), packs.read(what, span.start, span.stop, read)
         case Read.TAIL:
             return log_schema(table, ticket.columns), _tail(store, table, ticket, is_cancelled)
         case Read.SNAPSHOT:
@@ -142,7 +151,7 @@ def _tail(
             start = offsets.setdefault(bucket, bounds.start)
             if start < bounds.end:
                 header = str(bucket).encode()
-                for batch in store.read_log(table, bucket, start, bounds.end, ticket.columns):
+                for batch in packed(store.read_log(table, bucket, start, bounds.end, ticket.columns)):
                     has_rows = True
                     yield batch, header
                 offsets[bucket] = bounds.end

@@ -5,12 +5,22 @@ rows or thousands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import pyarrow as pa
 
+from lakeward.model.schema import OFFSET
+
 PACKED_ROWS = 8_192
 PACKED_BYTES = 4 << 20
+
+KEPT_BYTES = 32 << 20
+"""Of all packs that are kept: a table of 1,000 batches of 10 rows and 23 columns takes 2 MB."""
+
+SMALL_BATCHES = 8
+"""Packs of fewer stored batches cost little to make again, and are not kept."""
 
 
 def packed(
@@ -40,3 +50,60 @@ def _take(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     joined = held[0] if len(held) == 1 else pa.concat_batches(held)
     held.clear()
     return joined
+
+
+class PackedReads:
+    """Reads of small batches, packed. Packs are kept, the least recently used ones leave first: a stored batch never
+    changes, so a read that begins where an earlier one began decodes only batches that were written since. Safe to use
+    from several threads."""
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._most, self._bytes = kept_bytes, 0
+        self._packs: OrderedDict[Hashable, tuple[pa.RecordBatch, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(
+        self, what: Hashable, start: int, stop: int, read: Callable[[int], Iterable[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """`what`: everything that the batches depend on but the offsets. `read`: the stored batches from an offset on,
+        up to `stop`; it checks that the range is there when it is called."""
+        rest, at = read(start), start
+        while (pack := self._find((what, at), stop)) is not None:
+            batch, at = pack
+            yield batch
+        rest = rest if at == start else read(at)
+        stored = 0
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal stored
+            for batch in rest:
+                stored += 1
+                yield batch
+
+        before = 0
+        for batch in packed(counted()):
+            end = int(batch.column(OFFSET)[-1].as_py()) + 1 if batch.num_rows else at
+            if stored - before >= SMALL_BATCHES:
+                self._keep((what, at), batch, end)
+            at, before = end, stored
+            yield batch
+
+    def _find(self, key: Hashable, stop: int) -> tuple[pa.RecordBatch, int] | None:
+        with self._lock:
+            pack = self._packs.get(key)
+            if pack is None or pack[1] > stop:
+                return None
+            self._packs.move_to_end(key)
+            return pack
+
+    def _keep(self, key: Hashable, batch: pa.RecordBatch, end: int) -> None:
+        with self._lock:
+            self._drop(key)
+            self._packs[key] = (batch, end)
+            self._bytes += batch.get_total_buffer_size()
+            while self._bytes > self._most:
+                self._drop(next(iter(self._packs)))
+
+    def _drop(self, key: Hashable) -> None:
+        batch, _ = self._packs.pop(key, (None, 0))
+        self._bytes -= 0 if batch is None else batch.get_total_buffer_size()

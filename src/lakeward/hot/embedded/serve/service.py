@@ -18,6 +18,7 @@ from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.flightdata import read_command, read_fields, read_flight_data, read_schema, write_field
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.grpcserver import FlightLimits, GrpcServer, Method, Refused, TlsPair
+from lakeward.hot.embedded.serve.packing import PackedReads
 from lakeward.hot.embedded.serve.put import PutStream
 from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.serve.status import CallEnded, answering
@@ -59,6 +60,7 @@ class FlightService:
         self.store, self.tokens, self.budget, self.audit = store, tokens, budget or MemoryBudget(), audit
         self.answers = self.budget.of_answers()
         self.snapshots, self.writers = SnapshotQuotas(), writers or WriterQuotas()
+        self.packs = PackedReads()
         self.consumers, self.limits = consumers or Consumers(), limits or FlightLimits()
         self.gate = CallDrain(f"{host}:{port}", is_open=is_open)
         self.watch = CallWatch(min(self.limits.header_s, self.limits.idle_s), self._write_limit_s)
@@ -143,7 +145,7 @@ class FlightService:
         with self._recorded(call, f"get {ticket.kind}", ticket.table, is_change=False), self.gate.inside():
             call.token.check_table(ticket.table, "do_get")
             budget = self.budget.of(call.token.name)
-            read = open_read(self.store, ticket, budget, lambda: call.is_ended() or not self.gate.is_open)
+            read = open_read(self.store, ticket, budget, lambda: call.is_ended() or not self.gate.is_open, self.packs)
             self._note(call, ticket)
         read.serve(call.write, self.answers.of(call.token.name))
 
