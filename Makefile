@@ -18,7 +18,7 @@ export FLUSS_VERSION
 # Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit check lint types imports counts limits generated wheel bench soak dist docs generate clean lock fluss-up fluss-down postgres-up postgres-down kafka-up kafka-down
+.PHONY: help demo test unit check lint types imports counts limits generated wheel bench bench-guard soak dist docs generate clean lock fluss-up fluss-down postgres-up postgres-down kafka-up kafka-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ generate: $(STAMP) ## write the generated pages of docs/ and the code of Fluss's
 
 bench: $(STAMP) ## all benchmarks, or one: make bench NAME=startup
 	@$(BIN)/python -m bench.report $(NAME)
+
+bench-guard: $(STAMP) ## five small benchmarks beside a peer, compared with the committed ratios (ARGS=--update commits today's)
+	@$(BIN)/python -m bench.guard $(ARGS)
 
 soak: $(STAMP) $(HUDI) ## everything, the long tests included, and the demo from an installed wheel
 	@$(BIN)/pytest -n $(WORKERS) --soak $(ARGS)

@@ -22,6 +22,9 @@ limit or a peer, measured in the same run unless it says otherwise. CPU seconds 
 too. Data is made from a seed. Most take an environment variable for a small version, for instance
 `LAKEWARD_BENCH_SCALE=0.05`.
 
+`make bench-guard` runs five small ones in a minute or two, as ratios to a peer in the same run, and fails where one is
+above 1.35 times the ratio on this page.
+
 Charts: blue is our figure, red one that misses its target, grey what stands beside it; lengths by square root.
 """
 
