@@ -25,10 +25,8 @@ from pyiceberg.catalog import Catalog, load_catalog
 from bench.lineitem import lineitem
 from bench.report import FOLDER, Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.bucket import Bucket
-from lakeward.model.clock import SystemClock
-from lakeward.model.table import TableInfo
-from lakeward.spi.registry import load_lake
+from lakeward.model import Bucket, SystemClock, TableInfo
+from lakeward.spi import load_lake
 from tests.kit.inprocess import InProcessLakeward
 
 COLUMNS = (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.model.world import PK, World
-from tests.model.worlds import BASIC, COMPACTING, CUT, EQUALITY, FOREIGN, GROUPS, PK_FOREIGN, RESYNC, ZOMBIES
+from tests.model.worlds import BASIC, COMPACTING, CUT, EQUALITY, FOREIGN, GROUPS, LEASED, PK_FOREIGN, RESYNC, ZOMBIES
 
 Mutation = tuple[World, str]
 """(world, names of the rules that are off)"""
@@ -45,6 +45,8 @@ MUTATIONS: dict[str, Mutation] = {
     "compaction: intent closed only when it landed": (COMPACTING._replace(first=1), "close_landed"),
     "stopping at a cut": (CUT._replace(gc=""), "cut_stops"),
     "looking for cuts after the log's ends": (CUT._replace(gc=""), "cut_after_ends"),
+    "leased commits: one at a time": (LEASED, "leased_alone"),
+    "leased commits: a refused one looks for itself": (LEASED._replace(late=True), "refused_find"),
     "resync: done when every bucket was compared": (RESYNC._replace(slots=1, rounds=1), "resync_remains"),
     "resync: the lake says that it is not done": (RESYNC._replace(slots=1, dbloss=1), "resync_marked"),
     "resync: ... for a report that never came": (RESYNC._replace(slots=1, kills=1), "resync_marked"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job's round: plan -> write -> resolve -> lease check -> lake commit -> coordinator commit and finish.
+"""A job's round: plan -> write -> resolve -> lease check -> lake commit -> coordinator commit and finish. Where the
+catalog is the coordinator's own, the last three are one request.
 
 A paused job is one the search does not step; a zombie is one it steps late; a kill empties the slot (the slot's next
 round is the restarted instance). A commit's answer may be lost before or after it took effect, be a conflict caused by
@@ -27,6 +28,10 @@ def round_steps(lake: Lake, s: State, i: int) -> Steps:
         yield from ((f"write, sub-splits stop at {o}", t) for o, t in write(lake, s, i))
     elif job.phase == "written":
         yield "resolve", resolve(lake, s, i)
+        if lake.w.leased and job.req is None and {None, *(n.id for n in s.snaps)}.issuperset(job.seen):
+            yield "resolve on the planned head", resolve(lake, s, i, s._replace(head=job.seen[0], tag=job.seen[1]))
+    elif job.phase == "resolved" and lake.w.leased:
+        yield from ((f"leased commit: {o}", t) for o, t in _commit_leased(lake, s, i))
     elif job.phase == "resolved":
         held = s.lease == job.rnd or not lake.r.lease_check
         yield "lease check", s.with_job(i, job._replace(phase="checked")) if held else _give_up(s, i)
@@ -54,6 +59,8 @@ def plan(lake: Lake, s: State, i: int, cut: Offsets | None) -> State | None:
     rnd = f"r{lake.w.rounds - s.left('rounds') + 1}"
     s = adopted.spend("rounds")._replace(lease=rnd, intents=s.intents | {Intent(rnd, base.token, base.fence)})
     job = Job("planned", rnd, base, ends)
+    if lake.w.leased:
+        job = job._replace(seen=(s.head, s.tag))
     if s.resync is not None:
         job = job._replace(compare=s.resync, generation=max(base.generation, s.generation) + 1, head=s.head_snap())
     return s.with_job(i, job)
@@ -119,9 +126,11 @@ def _written(
     return tuple(parts), files
 
 
-def resolve(lake: Lake, s: State, i: int) -> State:
-    """Reads the head, checks the precondition on it, and turns replaced rows into positions in its files."""
-    job, base = s.jobs[i], lake.reconcile(s)
+def resolve(lake: Lake, s: State, i: int, view: State | None = None) -> State:
+    """Reads the head, checks the precondition on it, and turns replaced rows into positions in its files. `view`: the
+    lake as it was read before."""
+    view = s if view is None else view
+    job, base = s.jobs[i], lake.reconcile(view)
     assert job.base is not None
     if base is None:
         return s.with_job(i, Job("stopped"))
@@ -137,13 +146,15 @@ def resolve(lake: Lake, s: State, i: int) -> State:
     if job.req and not lake.r.re_resolve:
         dels = job.req.dels
     else:
-        holding = s.head_snap().files | add
+        holding = view.head_snap().files | add
         gone = {row for p in job.parts for row in p.replaced}
-        harmed = {bucket for bucket, _ in s.head_snap().harm}
+        harmed = {bucket for bucket, _ in view.head_snap().harm}
         if any(row[0] not in harmed for row in gone - {row for f in holding for row in f[1]}):
             return s.with_job(i, Job("stopped"))  # found nowhere: the round fails; recovery must still succeed
         dels = frozenset((f, row) for f in holding for row in f[1] if row in gone)
-    req = lake.request("round", s, base, job.rnd, tuple(new))._replace(add=add, dels=dels)
+    req = lake.request("round", view, base, job.rnd, tuple(new))._replace(add=add, dels=dels)
+    if lake.w.leased:
+        req = req._replace(lease=job.rnd)
     return s.with_job(i, job._replace(phase="resolved", req=_of_resync(lake, job, req)))
 
 
@@ -195,13 +206,50 @@ def answers(lake: Lake, s: State, req: Req) -> list[tuple[str, State, str]]:
     ]
 
 
+def _commit_leased(lake: Lake, s: State, i: int) -> Steps:
+    """The answer says that the lease is gone, or it is one of a commit's; a report travels with what takes effect."""
+    job = s.jobs[i]
+    assert job.req is not None
+    unknown = job._replace(phase="unknown", is_sent=True)
+    yield "request lost", s.with_job(i, unknown)
+    if lake.w.late and job.req not in s.wire:
+        yield "request delayed", s._replace(wire=s.wire | {job.req}).with_job(i, unknown)
+    if s.lease != job.rnd:
+        is_in = job.is_sent and lake.r.refused_find and _is_known(lake, s, job)
+        yield "refused", s.with_job(i, job._replace(phase="landed")) if is_in else _give_up(s, i)
+        return
+    if not lake.r.leased_alone:
+        checked = job.req._replace(lease=None)
+        yield "checked, then slow", s._replace(wire=s.wire | {checked}).with_job(i, unknown)
+    landed = lake.land(s, job.req)
+    if landed is None:
+        yield "conflict", s.with_job(i, job._replace(phase="conflict", is_sent=True))
+        return
+    yield "took effect, no report", landed.with_job(i, unknown)
+    t = end_leased(lake, landed, job.req)
+    yield "done", t.with_job(i, Job())
+    yield "took effect, answer lost", t.with_job(i, unknown)
+    yield "took effect, transport's retry says conflict", t.with_job(i, job._replace(phase="conflict", is_sent=True))
+
+
+def end_leased(lake: Lake, s: State, req: Req) -> State:
+    """The report of a leased commit that took effect, and the round's end with it."""
+    t = lake.record(s, req.offs, req.token, req.generation, req.left)
+    return t._replace(lease=None if t.lease == req.lease else t.lease)
+
+
+def _is_known(lake: Lake, s: State, job: Job) -> bool:
+    return any(n.token == job.rnd for n in s.snaps) or (lake.r.find_ledger and job.rnd in s.ledger)
+
+
 def _find(lake: Lake, s: State, i: int) -> State:
     job = s.jobs[i]
-    in_lake = any(n.token == job.rnd for n in s.snaps)
-    if lake.r.find_first and (in_lake or (lake.r.find_ledger and job.rnd in s.ledger)):
+    if lake.r.find_first and _is_known(lake, s, job):
         return s.with_job(i, job._replace(phase="landed"))
     if job.phase == "conflict":
         return s.with_job(i, job._replace(phase="written"))  # resolve decides: retry on the new head, or lost
+    if lake.w.leased and lake.r.resend_unknown:
+        return s.with_job(i, job._replace(phase="resolved"))
     return s.with_job(i, job._replace(phase="checked")) if lake.r.resend_unknown else _give_up(s, i)
 
 

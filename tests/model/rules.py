@@ -29,6 +29,10 @@ class Rules(NamedTuple):
     """Each commit moves the tag."""
     lease_check: bool = True
     """The lease is checked before the lake commit, of a round and of a compaction."""
+    leased_alone: bool = True
+    """A catalog that checks the lease itself takes one leased commit of a table at a time, from check to report."""
+    refused_find: bool = True
+    """A leased commit that was sent before and is refused now looks for its own round id before it counts as lost."""
     trim_short: bool = True
     """A short split's replaced rows are only those of records below its stop."""
     coord_monotone: bool = True

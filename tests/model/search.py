@@ -12,7 +12,7 @@ from tests.model.lake import AT_CUT, Lake
 from tests.model.orphans import orphan_steps
 from tests.model.others import other_steps
 from tests.model.readers import expiry_steps, reader_steps
-from tests.model.rounds import round_steps
+from tests.model.rounds import end_leased, round_steps
 from tests.model.rules import Rules
 from tests.model.state import Compaction, Job, Req, State, Steps
 from tests.model.world import BUDGET, World
@@ -95,7 +95,9 @@ def steps(lake: Lake, s: State) -> Steps:
         yield "lease of the compaction expires", s._replace(clease=None)
     for q in s.wire:
         travelled = s._replace(wire=s.wire - {q})
-        landed = lake.land(travelled, q)
+        landed = lake.land(travelled, q) if q.lease in (None, s.lease) else None
+        if landed and q.lease:
+            landed = end_leased(lake, landed, q)
         yield f"late request of {q.token} " + ("takes effect" if landed else "refused"), landed or travelled
     if s.left("cuts"):
         made = s.spend("cuts")._replace(cut=s.ends, flags=s.flags - {AT_CUT})

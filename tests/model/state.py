@@ -83,6 +83,8 @@ class Req(NamedTuple):
     left: frozenset[int] = frozenset()
     """Of a resync, for the report: buckets that are still to be compared."""
     cured: frozenset[Harm] = frozenset()
+    lease: str | None = None
+    """The round whose lease the catalog checks when it takes the request; None: it checks none."""
 
 
 class Part(NamedTuple):
@@ -108,6 +110,10 @@ class Job(NamedTuple):
     """... the one that it begins."""
     head: Snap | None = None
     """... the snapshot to compare with."""
+    seen: tuple[int | None, int | None] = (None, None)
+    """Head and tag of the plan, where the commit may be prepared on them."""
+    is_sent: bool = False
+    """Its request was sent before, and no answer came."""
 
 
 class Group(NamedTuple):

@@ -26,6 +26,8 @@ class World(NamedTuple):
     """Orphan removal: by intents, by sweep (list files, fence, read references), or "" for none."""
     late: bool = False
     """Requests may take effect late."""
+    leased: bool = False
+    """The catalog is the coordinator's own: lease check, lake commit and report are one request."""
     expiry: bool = False
     """Other engines expire snapshots and remove their files."""
     flink_zombie: bool = False

@@ -13,6 +13,7 @@ ZOMBIES = COMPACTING._replace(compactions=2, compactors=2)
 GROUPS = World(PK2, pk=True, tiered=1, first=1, slots=1, rounds=1, compactions=1, frewrite=1)
 CUT = World(LOG, first=1, rounds=2, cuts=1)
 RESYNC = World(PK2, pk=True, tiered=1, first=1, rounds=2, fdelete=1, resyncs=1, gc="")
+LEASED = BASIC._replace(leased=True)
 EQUALITY = COMPACTING._replace(flink=1, gc="")
 
 WORLDS = {
@@ -36,6 +37,16 @@ WORLDS = {
     "PK table, three rounds, foreign compaction, no orphan removal": World(
         PK, pk=True, first=1, rounds=3, fcompact=1, gc=""
     ),
+    "leased commits, two jobs, zombies, lost answers": LEASED,
+    "leased commits, late requests": LEASED._replace(late=True),
+    "leased commits, kills": LEASED._replace(kills=1),
+    "leased commits, foreign rollback, expiry": LEASED._replace(rollback=1, fcompact=1, expiry=True),
+    "leased commits, PK table, late requests, foreign compaction": World(
+        PK, pk=True, first=2, rounds=2, fcompact=1, late=True, leased=True
+    ),
+    "leased commits, coordinator database lost": LEASED._replace(dbloss=1, expiry=True),
+    "leased commits beside a compaction": COMPACTING._replace(slots=2, rounds=2, leased=True),
+    "leased commits of a resync, kills": RESYNC._replace(slots=1, kills=1, leased=True),
     "a cut, two jobs, zombies, lost answers": CUT,
     "a cut, late requests": CUT._replace(late=True),
     "a cut of two buckets, kills": CUT._replace(log=LOG2, slots=1, kills=1),

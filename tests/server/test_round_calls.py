@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small round asks of a real server and of its REST catalog, call by call, as a job runs it."""
+"""Requests of a small round to a real server and its REST catalog, one by one, as a job sends them."""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
@@ -17,7 +19,8 @@ from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.plugin import load as load_iceberg
 from lakeward.model import JobName, SideName, TableInfo
-from lakeward.protocol.flight import Act, ActionRequest
+from lakeward.protocol import routes
+from lakeward.protocol.flight import Act, ActionRequest, Ticket
 from lakeward.spi import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
@@ -26,27 +29,41 @@ from lakeward_testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
 from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import tier_now
 
+PAGE = Path(__file__).parents[2] / "docs/round.md"
+
 
 class Counter(HttpProxy):
-    """Between a job and its server. Beats that tell nothing are the job's clock, not the round's."""
+    """Between a job and its server. Heartbeats that report nothing and are handed nothing are the job's clock, not the
+    round's."""
 
     def __init__(self, target: str) -> None:
         self.calls: list[str] = []
         super().__init__(target)
 
     def treat(self, request: ProxyRequest) -> ProxyAnswer | None:
+        answer = self.send(request)
         what = f"{request.method} {request.path.removeprefix('/api/v1')}"
-        if what != "POST /heartbeat" or any(json.loads(request.body)[told] for told in ("finished", "failed")):
+        if what != "POST /heartbeat" or _is_of_a_round(request, answer):
             self.calls.append(what)
-        return self.send(request)
+        return answer
+
+
+def _is_of_a_round(request: ProxyRequest, answer: ProxyAnswer | None) -> bool:
+    reported = json.loads(request.body)
+    handed_out = answer is not None and json.loads(answer.body)["tables"]
+    return bool(handed_out or reported["finished"] or reported["failed"])
 
 
 class CountedFlight(FlightConnection):
     calls: list[str]
 
     def act(self, action: Act, request: ActionRequest) -> Any:
-        self.calls.append(f"action {action}")
+        self.calls.append(f"DoAction {action}")
         return super().act(action, request)
+
+    def stream(self, ticket: Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        self.calls.append(f"DoGet {ticket.kind}")
+        return super().stream(ticket)
 
 
 class CountedPlugin(EmbeddedPlugin):
@@ -75,7 +92,20 @@ def start_thread(target: Callable[[], None], name: str) -> None:
     threading.Thread(target=target, name=name, daemon=True).start()
 
 
-def test_a_small_round_asks_the_server_four_times_and_loads_its_lake_table_twice(lake_server: ServerProcess) -> None:
+def drawn_calls() -> list[str]:
+    """The requests to the server in the first diagram of docs/round.md."""
+    diagram = PAGE.read_text().split("```mermaid", 1)[1].split("```", 1)[0]
+    arrows = re.findall(r"^ *[DE]->>S: (.+)$", diagram, re.MULTILINE)
+    return [arrow.split(" (")[0] for arrow in arrows]
+
+
+def as_drawn(call: str) -> str:
+    return call.replace("/namespaces/d/tables/small", "/namespaces/{database}/tables/{table}").replace(
+        "d.small", "{path}"
+    )
+
+
+def test_a_small_round_sends_the_five_requests_that_the_page_draws(lake_server: ServerProcess) -> None:
     client, proxy, lakes = lake_server.client(), Counter(lake_server.url), list[IcebergLakeStorage]()
     plugin = CountedPlugin(proxy)
 
@@ -97,12 +127,13 @@ def test_a_small_round_asks_the_server_four_times_and_loads_its_lake_table_twice
             proxy.calls.clear()
             tier_now(client, table)
             assert job.enumerator.wait_idle(120)
-            job.enumerator.beat()  # what the round's end left to tell, if anything
+            job.enumerator.beat()  # reports the round's end, unless its commit did
             calls = list(proxy.calls)
-        loads = [call for call in calls if call.startswith("GET /iceberg") and call.endswith("/tables/small")]
-        asked = [call for call in calls if "/iceberg" not in call]
-        assert len(loads) == 2, calls
-        assert len(asked) == 4, calls
+        assert [as_drawn(call) for call in calls] == drawn_calls()
+        assert len(calls) == 5
+        (last,) = client.server.ask("GET", routes.ROUNDS, params={"table": str(table.path), "limit": 1})["rounds"]
+        assert (last["outcome"], last["rows"], bool(last["snapshot_id"])) == ("done", 1, True)
+        assert client.server.ask("GET", routes.TABLE_STATUS.format(table=table.path))["lake_rows"] == 3
     finally:
         job.stop()
         running.join(120)

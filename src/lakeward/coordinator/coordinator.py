@@ -4,6 +4,7 @@ lake while it holds the lock."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -128,6 +129,8 @@ class Coordinator(CoordinatorClient):
             # Seconds since 1970 as a floor: it grows also when the file was lost.
             board.coordinator_epoch = max(stored + 1, board.clock.now_ms() // 1_000)
             board.store.set_meta("coordinator_epoch", str(board.coordinator_epoch))
+            self._id = board.store.meta("coordinator_id") or uuid.uuid4().hex
+            board.store.set_meta("coordinator_id", self._id)
         self.registry.load()
         self.databases.load()
         self.cuts.load()
@@ -150,6 +153,10 @@ class Coordinator(CoordinatorClient):
     @property
     def epoch(self) -> int:
         return self.board.coordinator_epoch
+
+    @property
+    def coordinator_id(self) -> str:
+        return self._id
 
     # ---- jobs ----
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -179,8 +186,8 @@ class Coordinator(CoordinatorClient):
     def record_intent(self, intent: Intent) -> None:
         self.intents.record(intent)
 
-    def abandon_intent(self, round_id: RoundId) -> None:
-        self.intents.abandon(round_id)
+    def abandon_intent(self, round_id: RoundId, *, unused: bool = False) -> None:
+        self.intents.forget(round_id) if unused else self.intents.abandon(round_id)
 
     # ---- readers ----
     def read_plan(

@@ -25,6 +25,7 @@ from lakeward.model import (
     SideName,
     SnapshotId,
     TableId,
+    TableInfo,
     TablePath,
     WorkKind,
 )
@@ -204,6 +205,9 @@ class HandedOut:
     reads_with: tuple[SideName, ...] = ()
     """Other sides of the table in the same answer whose rounds should read the log with this one."""
 
+    table: TableInfo | None = None
+    """The table as the coordinator knew it; None from one of an older version."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatAnswer:
@@ -307,3 +311,35 @@ class Committed:
     side: SideName = DEFAULT_SIDE
     resync: bool = False
     to_compare: tuple[Bucket, ...] | None = None
+
+
+LEASED = "lakeward-leased"
+"""The field that holds a `LeasedCommit` in the body of an Iceberg commit, and the `LeasedAnswer` in its answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeasedCommit:
+    """Travels with a lake commit to a catalog that is the coordinator's own: the commit takes effect only while the
+    lease is held, takes out the snapshots that the verdict names, and is reported in the same call. The catalog adds
+    the new snapshot and the lake's figures to the report."""
+
+    check: LeaseCheck
+    report: CommitReport
+
+    def __post_init__(self) -> None:
+        for name in ("job", "instance", "table_id", "epoch", "round_id", "side"):
+            if getattr(self.check, name) != getattr(self.report, name):
+                raise InvalidRequest(what=f"LeasedCommit.report.{name}", reason="it differs from the lease check's")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeasedAnswer:
+    """`answer` None: the commit took effect and its report failed, so the job reports it in a call of its own. The
+    figures are those of the lake after it."""
+
+    lake_rows: int
+    lake_bytes: int
+    lake_files: int
+    lake_delete_files: int
+    lake_snapshots: int
+    answer: CommitAnswer | None = None

@@ -117,6 +117,9 @@ class ServerInfo:
     lakes: Mapping[str, LakeAddress] = field(default_factory=dict)
     """Every lake by name; none from a server of an older version."""
 
+    coordinator_id: str | None = None
+    """Stays the same when the server restarts; None from one of an older version."""
+
     max_batch_bytes: int = 64 * 1024 * 1024
     """The largest record batch that a put may hold."""
 

@@ -225,6 +225,7 @@ class LakewardServer:
             protocol=PROTOCOL,
             flight_uri=self.flight_uri,
             server_id=self.server_id,
+            coordinator_id=coordinator.coordinator_id,
             coordinator_epoch=coordinator.epoch,
             lake_format=lake.format if lake is not None and lake.enabled else None,
             iceberg_uri=f"{self.url}/iceberg" if lakes.has_embedded_catalog else None,

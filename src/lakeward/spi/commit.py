@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakeward.model import Bucket, ExpiringSnapshot, LakeBase, OffsetSet, RoundId, SnapshotId, TableId
+from lakeward.protocol.heartbeat import LeasedCommit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +118,6 @@ class Committable:
     expire: tuple[SnapshotId, ...] = ()
     retries: int | None = None
     retry_s: float | None = None
+    leased: LeasedCommit | None = None
+    """Set where the catalog is the coordinator's own (`LakeCommitter.coordinator_id`): `expire` is then the catalog's
+    to set."""

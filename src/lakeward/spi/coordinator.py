@@ -41,6 +41,11 @@ class CoordinatorClient(ABC):
     one of the table's; None is the first, the only one where a table has one.
     """
 
+    @property
+    def coordinator_id(self) -> str | None:
+        """Identifies the coordinator to a catalog that it shares a process with; None where none does."""
+        return None
+
     @abstractmethod
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Called by a job on its tick, and at once to finish or fail a round. Raises `Superseded`,
@@ -90,8 +95,9 @@ class CoordinatorClient(ABC):
         """Before the first file of a round is written. A crash after it leaves an intent without files: harmless."""
 
     @abstractmethod
-    def abandon_intent(self, round_id: RoundId) -> None:
-        """The round gave up; its files are orphan removal's. Unknown ids are no error."""
+    def abandon_intent(self, round_id: RoundId, *, unused: bool = False) -> None:
+        """The round gave up; its files are orphan removal's. `unused`: it had nothing to write, so there are no files
+        and the intent may be forgotten. Unknown ids are no error."""
 
     @abstractmethod
     def read_plan(

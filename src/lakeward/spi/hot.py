@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeward.model import Bucket, CutEnds, SideName, TableInfo, TablePath
+from lakeward.model import Bucket, CutEnds, Intent, SideName, TableInfo, TablePath
 from lakeward.spi.coordinator import CoordinatorClient
 
 
@@ -52,6 +52,8 @@ class FrozenTable:
     table: TableInfo
     bounds: Mapping[Bucket, LogBounds]
     cuts: tuple[CutEnds, ...] = ()
+    has_intent: bool = False
+    """The round's intent was recorded in the same call."""
 
 
 class HotStore(ABC):
@@ -146,6 +148,11 @@ class HotPlugin(ABC):
     @abstractmethod
     def coordinator(self) -> CoordinatorClient:
         """The coordinator's client. Connects on first use."""
+
+    def begin_round(self, intent: Intent, path: TablePath) -> FrozenTable:
+        """`HotStore.freeze_table`, before a plan; the intent is recorded first where that costs no call of its own
+        (`has_intent`). Safe to repeat with the same intent. A crash leaves an intent without files: harmless."""
+        return self.store().freeze_table(path)
 
     @abstractmethod
     def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakeward.model import Bucket, OffsetMap, OffsetRange, RoundId, SnapshotId, TableId
+from lakeward.protocol.heartbeat import LeasedAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class LakeSnapshot:
     """The rewrite that made it; `round_id` is then copied from the round before."""
 
     summary: Mapping[str, str] = field(default_factory=dict)
+    leased: LeasedAnswer | None = None
+    """The answer to a leased commit."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,9 @@ class Landing(ABC):
     def send(
         self, committable: Committable, landed: Callable[[LakeSnapshot], T], find: Callable[[], T | None]
     ) -> T | None:
-        """None: a foreign commit came between. Only the identical request is ever sent again."""
+        """None: a foreign commit came between. Only the identical request is ever sent again. Raises `LeaseLost` where
+        the catalog checked the lease: no copy of the request can take effect then."""
+        is_sent = False
         for delay in delays():
             self._check_age()  # right before each request: the process may have slept since anything else was checked
             try:
@@ -75,10 +77,16 @@ class Landing(ABC):
                 if earlier is None and conflict.lost:
                     raise
                 return earlier
+            except LeaseLost:
+                earlier = find() if is_sent else None
+                if earlier is None:
+                    raise
+                return earlier
             except (CommitUnknown, LakeUnavailable) as error:
                 earlier = find()
                 if earlier is not None:
                     return earlier
+                is_sent = True
                 self._wait(delay, error)
         raise AssertionError("delays never end")
 

@@ -331,7 +331,7 @@ class BookCoordinator(CoordinatorClient):
     def record_intent(self, intent: Intent) -> None:
         self.intents[intent.round_id] = intent
 
-    def abandon_intent(self, round_id: RoundId) -> None:
+    def abandon_intent(self, round_id: RoundId, *, unused: bool = False) -> None:
         if round_id in self.intents:
             self.intents[round_id] = replace(self.intents[round_id], state=IntentState.ABANDONED)
 

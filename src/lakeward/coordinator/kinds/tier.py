@@ -69,6 +69,7 @@ class TierKind(Kind):
             super().handed_out(side, work, lease),
             deadline_at_ms=self._schedule.deadline_ms(side),
             resync=resync,
+            table=side.info,
             to_compare=None if side.to_compare is None else tuple(sorted(side.to_compare)),
             generation=side.generation + resync,
         )

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lakeward.errors import InvalidConfig, LakeUnavailable
 from lakeward.hot.embedded.remote.coordinatorclient import HttpCoordinatorClient
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
-from lakeward.model import DEFAULT_SIDE, SideName, TableInfo, first_side
-from lakeward.spi import HotPlugin
+from lakeward.model import DEFAULT_SIDE, Intent, SideName, TableInfo, TablePath, first_side
+from lakeward.spi import FrozenTable, HotPlugin
 
 SERVER = "server"
 CA = "tls.ca"
@@ -43,6 +44,9 @@ class EmbeddedPlugin(HotPlugin):
 
     def coordinator(self) -> HttpCoordinatorClient:
         return self._coordinator
+
+    def begin_round(self, intent: Intent, path: TablePath) -> FrozenTable:
+        return replace(self._coordinator.begin_round(intent, path) or self._store.freeze_table(path), has_intent=True)
 
     def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         """Asks the server where its lake is, and how it is reached."""

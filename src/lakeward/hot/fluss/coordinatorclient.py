@@ -311,7 +311,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._intents_of(table).record(intent)
         _keep(self._intents, intent.round_id, table, self._lock)
 
-    def abandon_intent(self, round_id: RoundId) -> None:
+    def abandon_intent(self, round_id: RoundId, *, unused: bool = False) -> None:
         with self._lock:
             table = self._intents.pop(round_id, None)
         if table is not None:

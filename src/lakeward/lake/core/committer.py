@@ -9,10 +9,12 @@ from typing import Any, Generic
 
 from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, InvalidRequest, LakeUnavailable
 from lakeward.lake.core.change import CommitChange, RoundWork
+from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import CommitRefused, G, HeadMoved, plan_expiry
 from lakeward.lake.core.reconcile import describe, describe_conflict, find_round, load_base
 from lakeward.lake.core.table import LakeTable
 from lakeward.model import Bucket, LakeBase, OffsetSet, RoundId, TableId, fault_point
+from lakeward.protocol.heartbeat import LeasedAnswer
 from lakeward.spi import (
     TABLE_ID_KEY,
     CommitProperties,
@@ -129,7 +131,7 @@ class CoreCommitter(LakeCommitter, Generic[G]):
             raise CommitConflict(table=table, round_id=round_id, reason=broken, lost=True)
         try:
             fault_point("lake.before-commit", round_id=round_id)
-            landed = self._log.append(request, committable.base, committable.expire)
+            landed, answer = self._append(request, committable)
             fault_point("lake.after-commit", round_id=round_id)
         except CommitRefused as refused:
             raise refused.error from refused.__cause__
@@ -138,7 +140,16 @@ class CoreCommitter(LakeCommitter, Generic[G]):
         except (FaultInjected, LakeUnavailable, OSError) as error:
             raise CommitUnknown(table=table, round_id=round_id, reason=str(error)) from error
         self._log.settle(request)
-        return describe(self._log, landed)
+        return replace(describe(self._log, landed), leased=answer)
+
+    def _append(self, request: Any, committable: Committable) -> tuple[LogSnapshot, LeasedAnswer | None]:
+        if committable.leased is None:
+            return self._log.append(request, committable.base, committable.expire), None
+        return self._log.append_leased(request, committable.base, committable.leased)
+
+    @property
+    def coordinator_id(self) -> str | None:
+        return self._log.coordinator_id
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         landed = find_round(self._log, self._log.load(), round_id)

@@ -16,6 +16,7 @@ from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import CommitChange
 from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
 from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, pack, unpack
+from lakeward.protocol.heartbeat import LeasedAnswer, LeasedCommit
 from lakeward.spi import CommitProperties, decode_offsets
 
 
@@ -186,6 +187,17 @@ class SnapshotLog(ABC, Generic[G, C, R]):
         """Compare and swap: makes the snapshot on exactly the head that the request was built on; those to expire leave
         the table with it. Sent again unchanged it takes effect at most once. Raises `HeadMoved`,
         `CommitRefused`; `LakeUnavailable` or `OSError` when no answer came; `LakeTableGone`."""
+
+    @property
+    def coordinator_id(self) -> str | None:
+        """As `LakeCommitter.coordinator_id`."""
+        return None
+
+    def append_leased(
+        self, request: R, base: LakeBase, leased: LeasedCommit
+    ) -> tuple[LogSnapshot, LeasedAnswer | None]:
+        """As `append`, by a catalog that checks the lease and takes the report. Raises `LeaseLost` too."""
+        raise NotImplementedError(f"{self.lake} has no catalog of a coordinator's")
 
     def settle(self, request: R) -> None:
         """After `append`: what a crash may leave out, such as a checkpoint. Never fails the commit."""

@@ -29,8 +29,8 @@ from lakeward.lake.iceberg.commit.change import IcebergChange
 from lakeward.lake.iceberg.commit.foreignrows import may_insert
 from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder, offset_keys
-from lakeward.lake.iceberg.commit.request import CONFLICTS, FOR_EVER_MS, CommitRequest, assert_ref, send
-from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.commit.request import CONFLICTS, FOR_EVER_MS, CommitRequest, assert_ref, send, send_leased
+from lakeward.lake.iceberg.connect.connection import COORDINATOR_ID, IcebergConnection
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, find_superseded, only_in
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.location import canonical, carries
@@ -46,6 +46,7 @@ from lakeward.lake.iceberg.meta.summary import (
 )
 from lakeward.lake.iceberg.scan.scan import same_rows
 from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, TableInfo
+from lakeward.protocol.heartbeat import LeasedAnswer, LeasedCommit
 from lakeward.spi import (
     COMMIT_USER_KEY,
     OFFSETS_KEY,
@@ -226,12 +227,33 @@ class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest
         return CommitRequest.from_bytes(payload)
 
     def append(self, request: CommitRequest, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
-        ground = base.loaded if isinstance(base.loaded, IcebergGround) else self.load()
+        ground = self._ground_of(base)
         try:
             metadata = self.send(ground.table, replace(request, expire=tuple(map(int, expire))))
         except CONFLICTS as error:
             raise HeadMoved(describe(error)) from error
         return replace(self._log_snapshot(request.snapshot), totals=totals_of(metadata))
+
+    @property
+    def coordinator_id(self) -> str | None:
+        return self._connection.catalog.properties.get(COORDINATOR_ID) or None
+
+    def append_leased(
+        self, request: CommitRequest, base: LakeBase, leased: LeasedCommit
+    ) -> tuple[LogSnapshot, LeasedAnswer | None]:
+        ground = self._ground_of(base)
+        try:
+            totals, answer = send_leased(self._connection, ground.table, request, leased)
+        except CONFLICTS as error:
+            raise HeadMoved(describe(error)) from error
+        return replace(self._log_snapshot(request.snapshot), totals=totals), answer
+
+    def _ground_of(self, base: LakeBase) -> IcebergGround:
+        """What the base was read from; describing the commit needs no load then."""
+        if not isinstance(base.loaded, IcebergGround):
+            return self.load()
+        self._summaries = self._summaries or self.summaries(base.loaded.table)
+        return base.loaded
 
     def send(self, table: Table, request: CommitRequest) -> TableMetadata:
         return send(self._connection, table, request)

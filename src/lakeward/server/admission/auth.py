@@ -47,7 +47,11 @@ def caller(request: Request) -> Token:
 
 def check_job(request: Request, job: JobName, *, is_bound: bool) -> None:
     """Raises `Forbidden` where job names belong to tokens and this one is another's."""
-    token = caller(request)
+    check_job_name(caller(request), job, is_bound=is_bound)
+
+
+def check_job_name(token: Token, job: JobName, *, is_bound: bool) -> None:
+    """As `check_job`, of a caller that is known."""
     if is_bound and job != token.name and not job.startswith(f"{token.name}-"):
         what, needed = f"calling itself job {job}", f"a name that is {token.name} or begins with {token.name}-"
         raise Forbidden(token_name=token.name, role=str(token.role), what=what, needed=needed)

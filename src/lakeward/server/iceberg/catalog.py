@@ -22,6 +22,7 @@ from lakeward.server.admission.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name
 from lakeward.server.iceberg.follow import Following
+from lakeward.server.iceberg.leased import LeasedCommits
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.oauth import oauth_endpoint
 from lakeward.server.iceberg.readonly import ReadOnlyTables
@@ -43,15 +44,20 @@ def iceberg_router(
     check_lake: CheckLake = lambda token, namespace: None,
     read_only: ReadOnlyTables | None = None,
     following: Following | None = None,
+    leased: LeasedCommits | None = None,
 ) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
     admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is called for a table to
     which another engine added a snapshot, `on_read` for one that another engine loads. `check_lake` is called before a
     table or a namespace is created. `read_only`: serves the warehouses `live` and `cut:<name>`. `following`: the
-    changes that other engines may make to Lakeward's tables, and how these follow."""
+    changes that other engines may make to Lakeward's tables, and how these follow. `leased`: takes commits of rounds
+    together with their lease check and report."""
     vendor = CredentialVendor.of(catalog.properties)
-    namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None)
-    tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake, following or Following(), vendor)
+    coordinator_id = None if leased is None else leased.coordinator.coordinator_id
+    namespaces = NamespaceResource(catalog, check_lake, has_live=read_only is not None, coordinator_id=coordinator_id)
+    tables = TableResource(
+        catalog, max_tables, on_foreign, on_read, check_lake, following or Following(), vendor, leased
+    )
     routes: list[Route] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),

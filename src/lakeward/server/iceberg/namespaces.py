@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 
 from lakeward.errors import InvalidRequest
+from lakeward.lake.iceberg.connect.connection import COORDINATOR_ID
 from lakeward.server.iceberg.answers import answer, done
 from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, CheckLake, check_namespace
 from lakeward.server.iceberg.places import check_own_places, check_places
@@ -38,17 +39,19 @@ ENDPOINTS = (
 
 
 class NamespaceResource:
-    def __init__(self, catalog: Catalog, check_lake: CheckLake, *, has_live: bool = False) -> None:
+    def __init__(
+        self, catalog: Catalog, check_lake: CheckLake, *, has_live: bool = False, coordinator_id: str | None = None
+    ) -> None:
         self._catalog, self._check_lake, self._has_live = catalog, check_lake, has_live
+        self._coordinator = {} if coordinator_id is None else {COORDINATOR_ID: coordinator_id}
 
     def config(self, call: CatalogCall) -> Response:
         """A client that names a read-only warehouse gets that one; any other name is this catalog itself."""
         read_only = ReadOnlyName.find(call.query.get("warehouse", "")) if self._has_live else None
         if read_only is not None:
             return answer_config(read_only, public_storage(self._catalog.properties))
-        return answer(
-            {"defaults": public_storage(self._catalog.properties), "overrides": {}, "endpoints": list(ENDPOINTS)}
-        )
+        defaults = {**public_storage(self._catalog.properties), **self._coordinator}
+        return answer({"defaults": defaults, "overrides": {}, "endpoints": list(ENDPOINTS)})
 
     def config_read_only(self, call: CatalogCall) -> Response:
         """Answers for a catalog without a warehouse for writes."""

@@ -35,9 +35,12 @@ from lakeward.lake.iceberg.meta.tableproperties import (
     with_allowed_properties,
 )
 from lakeward.model import TablePath
+from lakeward.protocol.codec import encode
+from lakeward.protocol.heartbeat import LEASED
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
 from lakeward.server.iceberg.follow import Following
+from lakeward.server.iceberg.leased import LeasedCommits
 from lakeward.server.iceberg.places import check_own_places, check_places
 from lakeward.server.iceberg.vending import CredentialVendor, answer_vended
 from lakeward.spi import TABLE_ID_KEY
@@ -53,8 +56,9 @@ class TableResource:
         check_lake: CheckLake,
         following: Following,
         vendor: CredentialVendor | None = None,
+        leased: LeasedCommits | None = None,
     ) -> None:
-        self._check_lake, self._following, self._vendor = check_lake, following, vendor
+        self._check_lake, self._following, self._vendor, self._leased = check_lake, following, vendor, leased
         self._allowed = catalog.properties.get(ALLOWED_OPTION, "")
         self._catalog, self._max_tables, self._on_foreign, self._on_read = catalog, max_tables, on_foreign, on_read
 
@@ -131,9 +135,12 @@ class TableResource:
 
     def commit(self, call: CatalogCall) -> Response:
         body = call.json()
-        name = call.table
+        name, carried = call.table, body.pop(LEASED, None)
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
         request = call.parsed(CommitTableRequest, body)
+        leased = None
+        if carried is not None and self._leased is not None:
+            leased = self._leased.read(carried, call.token, request.updates)
         for update in request.updates:
             if isinstance(update, SetPropertiesUpdate):
                 self._check_properties(name, update.updates)
@@ -149,6 +156,9 @@ class TableResource:
             if not self._following.follow(name, call.token, table.metadata, updates):
                 table = self._catalog.load_table(name)  # the table itself changed it
                 return self._answer(table.metadata_location, table.metadata)
+        if leased is not None and self._leased is not None:
+            landed = self._leased.commit(self._catalog, table, request.requirements, updates, leased)
+            return answer({LEASED: encode(landed)})
         response = self._catalog.commit_table(table, request.requirements, updates)
         if len(name) == 2 and any(map(_is_foreign, updates)):
             self._on_foreign(TablePath(*name))

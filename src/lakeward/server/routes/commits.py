@@ -15,6 +15,7 @@ from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS
 from lakeward.server.admission.auth import check_job, require
 from lakeward.server.messages import Side, answer, described, read_message
 from lakeward.server.services import Services
+from lakeward.spi import FrozenTable
 
 
 def router(services: Services) -> APIRouter:
@@ -23,6 +24,10 @@ def router(services: Services) -> APIRouter:
         [require(services.tokens, Role.READ)],
         [require(services.tokens, Role.JOB, all_tables=True)],
     )
+
+    def begin(intent: Intent, path: TablePath | None) -> FrozenTable | None:
+        coordinator.record_intent(intent)
+        return None if path is None else services.store.freeze_table(path)
 
     @router.post(COMMITS, dependencies=may_work, openapi_extra=described(CommitReport))
     async def commit(request: Request) -> JSONResponse:
@@ -43,16 +48,19 @@ def router(services: Services) -> APIRouter:
         return answer(KnownRound(table_id=TableId(table_id), known=known))
 
     @router.post(INTENTS, dependencies=may_work, status_code=204, openapi_extra=described(Intent))
-    async def record_intent(request: Request) -> Response:
-        """Before the first file of a round is written. Recording a round twice keeps the first."""
+    async def record_intent(request: Request, freeze: str | None = None) -> Response:
+        """Before the first file of a round is written. Recording a round twice keeps the first. `freeze`: a table whose
+        log ends are then forced to disk and returned with it, which a plan begins with."""
         message = await read_message(request, Intent)
-        await run_in_threadpool(coordinator.record_intent, message)
-        return Response(status_code=204)
+        path = None if freeze is None else TablePath.parse(freeze)
+        frozen = await run_in_threadpool(begin, message, path)
+        return Response(status_code=204) if frozen is None else answer(frozen)
 
     @router.post(ABANDON_INTENT, dependencies=may_work, status_code=204)
-    def abandon_intent(round_id: str) -> Response:
-        """Marks the intent of a round that gave up: its files become orphans once it can no longer be committed."""
-        coordinator.abandon_intent(RoundId(round_id))
+    def abandon_intent(round_id: str, unused: bool = False) -> Response:
+        """Marks the intent of a round that gave up: its files become orphans once it can no longer be committed.
+        `unused`: the round had nothing to write, and its intent is forgotten."""
+        coordinator.abandon_intent(RoundId(round_id), unused=unused)
         return Response(status_code=204)
 
     return router

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from fastapi import APIRouter
 
@@ -11,6 +12,7 @@ from lakeward.errors import NotFound, TableLoading, TableNotFound
 from lakeward.model import ColumnChanges, TableInfo, TablePath, side_table
 from lakeward.protocol.auth import Token
 from lakeward.protocol.tables import AlterTable
+from lakeward.server.admission.auth import check_job_name
 from lakeward.server.lakerights import check_lakes
 from lakeward.server.services import Services
 
@@ -21,6 +23,7 @@ def router(services: Services) -> APIRouter:
         return APIRouter()
     from lakeward.server.iceberg.catalog import iceberg_router
     from lakeward.server.iceberg.follow import Following
+    from lakeward.server.iceberg.leased import LeasedCommits
     from lakeward.server.iceberg.readonly import ReadOnlyTables
 
     def note_read(path: TablePath) -> None:
@@ -57,4 +60,5 @@ def router(services: Services) -> APIRouter:
         check_lake,
         None if services.live is None else ReadOnlyTables(catalog, services.live, services.coordinator.cuts.load_cut),
         Following(find_table, alter_table),
+        LeasedCommits(services.coordinator, partial(check_job_name, is_bound=services.bound_jobs)),
     )

@@ -15,6 +15,11 @@ from lakeward.spi.lakefile import LakeSnapshot
 class LakeCommitter(TypedCalls, ABC):
     """One table's commits. `begin` before writing; `prepare` and `commit` after, again on each new head."""
 
+    @property
+    def coordinator_id(self) -> str | None:
+        """The coordinator in whose process the catalog is, where it takes leased commits; may ask the catalog once."""
+        return None
+
     @abstractmethod
     def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
         """Returns what writers need (schema, location, properties), as versioned bytes. It comes from the table that
@@ -47,7 +52,9 @@ class LakeCommitter(TypedCalls, ABC):
     @abstractmethod
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
         """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot; what
-        `committable.expire` names leaves the table in the same step, its files stay for `delete_expired`.
+        `committable.expire` names leaves the table in the same step, its files stay for `delete_expired`. With
+        `committable.leased` the catalog checks the lease first and raises `LeaseLost`; a catalog that turned out not to
+        know leased commits leaves `LakeSnapshot.leased` empty.
 
         Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when the
         precondition is broken, `Precondition.breach`; else somebody else's commit came between), `CommitUnknown` when

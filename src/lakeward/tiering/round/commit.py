@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -14,7 +14,6 @@ from lakeward.errors import (
 )
 from lakeward.model import (
     Bucket,
-    ExpiringSnapshot,
     LakeBase,
     LedgerKind,
     OffsetMap,
@@ -25,12 +24,13 @@ from lakeward.model import (
     SnapshotSplit,
     fault_point,
 )
-from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, CommittedRange, TableFinished
+from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, CommittedRange, LeasedCommit, TableFinished
 from lakeward.spi import CommitProperties, Committable, LakeSnapshot, LakeTotals, Precondition, Renewal
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.landing import Landing
 from lakeward.tiering.round.plan import plan_comparison, plan_left
 from lakeward.tiering.round.prefix import KeptPrefix
+from lakeward.tiering.work import RoundEnd
 
 T = TypeVar("T")
 
@@ -46,6 +46,12 @@ class Landed:
     totals: LakeTotals | None = None
 
     @property
+    def answer(self) -> CommitAnswer | None:
+        """The coordinator's, where the report travelled with the commit."""
+        leased = None if self.snapshot is None else self.snapshot.leased
+        return None if leased is None else leased.answer
+
+    @property
     def snapshot_id(self) -> SnapshotId | None:
         return None if self.snapshot is None else self.snapshot.snapshot_id
 
@@ -59,6 +65,9 @@ class RoundCommit(Landing):
     generation: int = 0
     is_resync: bool = False
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
+    is_small: bool = False
+    end: Callable[[Landed], RoundEnd]
+    """The round's end, for a report that travels with the lake commit."""
 
     @property
     def to_compare(self) -> frozenset[Bucket]:
@@ -71,13 +80,13 @@ class RoundCommit(Landing):
         `CommitUnknown` only when the process must leave, and the lake's own errors."""
         waits, began, tries = delays(), self.clock.monotonic(), 0
         while True:
-            base, committable, seconds = self._prepare()
+            base, committable, seconds = self._prepare(self._planned_base() if tries == 0 else None)
             if committable is None:
                 earlier = self._find(base)
                 if earlier is not None:
                     return earlier
                 raise self.conflict("another round moved offsets or token", lost=True)
-            committable = replace(committable, expire=self._check_lease(committable.expirable))
+            committable = self._leased(Landed(base=base, snapshot=None, committable=committable, resolve_s=seconds))
             fault_point("round.before-lake-commit", **self.facts)
             landed = self._send(base, committable)
             if landed is not None:
@@ -88,6 +97,24 @@ class RoundCommit(Landing):
                 raise self.conflict(f"other engines committed in between {tries} times", lost=False)
             self.control.wait(next(waits))
 
+    def _leased(self, coming: Landed) -> Committable:
+        """The commit after its lease check, or with it, where the catalog is the coordinator's own."""
+        assert coming.committable is not None
+        fault_point("round.before-lease-check", **self.facts)
+        committable = coming.committable
+        check = replace(self.lease, expirable=committable.expirable, token=self.plan.base.token)
+        if self.patiently(self._is_apart):
+            return replace(committable, expire=self.check_lease(check).expire)
+        self.control.check()
+        end = self.end(coming)
+        report = replace(self._report(coming), finished=end if isinstance(end, TableFinished) else None)
+        return replace(committable, leased=LeasedCommit(check=check, report=report))
+
+    def _is_apart(self) -> bool:
+        """Is the catalog somewhere else than the coordinator?"""
+        catalog = self.committer.coordinator_id
+        return catalog is None or catalog != self.coordinator.coordinator_id
+
     def _is_enough(self, committable: Committable, tries: int, seconds: float) -> bool:
         """The job's limit, and the table's own where it has one."""
         retries = (
@@ -97,14 +124,14 @@ class RoundCommit(Landing):
         )
         return tries > retries or (committable.retry_s is not None and seconds >= committable.retry_s)
 
-    def _prepare(self) -> tuple[LakeBase, Committable | None, float]:
-        """Reads the head and resolves on it; no committable when the head is no longer what the round was
-        planned on.
-        """
+    def _prepare(self, planned: LakeBase | None) -> tuple[LakeBase, Committable | None, float]:
+        """Reads the head, unless it is passed, and resolves on it; no committable when the head is no longer what the
+        round was planned on."""
         began, waits = self.clock.monotonic(), delays()
         while True:
             self.control.check()
-            base = self.patiently(self.reader.load_base_as_is if self.is_resync else self.reader.load_base)
+            base = planned or self.patiently(self.reader.load_base_as_is if self.is_resync else self.reader.load_base)
+            planned = None
             if self._moved(base):
                 return base, None, self.clock.monotonic() - began
             fault_point("round.before-resolve", **self.facts)
@@ -114,6 +141,12 @@ class RoundCommit(Landing):
                 self.control.wait(next(waits))  # somebody committed between the two reads
                 continue
             return base, committable, self.clock.monotonic() - began
+
+    def _planned_base(self) -> LakeBase | None:
+        """The base of the plan, for a small round: it saves a request of six and costs little where the head moved.
+        A commit demands exactly that head, and one that conflicts is prepared again."""
+        is_usable = self.is_small and not self.is_resync and self.plan.base.loaded is not None
+        return self.plan.base if is_usable else None
 
     def _resolve(self, base: LakeBase) -> Committable:
         table, round_id, offsets = self.plan.table, self.round_id, self.kept.offsets
@@ -146,12 +179,6 @@ class RoundCommit(Landing):
             lambda: self.coordinator.knows_round(self.table.table_id, self.round_id, self.lease.side)
         )
         return Landed(base=base, snapshot=snapshot, committable=committable) if known else None
-
-    def _check_lease(self, expirable: tuple[ExpiringSnapshot, ...]) -> tuple[SnapshotId, ...]:
-        """Returns the snapshots that the coordinator has marked: they have no readers and can get none, so the commit
-        removes them."""
-        fault_point("round.before-lease-check", **self.facts)
-        return self.check_lease(replace(self.lease, expirable=expirable, token=self.plan.base.token)).expire
 
     # ---- the coordinator -------------------------------------------------------------------------------------------
     def report(self, landed: Landed, finished: TableFinished | None = None) -> CommitAnswer:

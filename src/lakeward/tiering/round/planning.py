@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls around a plan: freeze the log ends and load the schema, reconcile, take KV snapshots, then plan (pure)."""
+"""The calls around a plan: reconcile, record the intent, freeze the log ends, take KV snapshots, then plan (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from lakeward.changelog.columns import changes_of
-from lakeward.errors import TableNotFound, Unavailable
+from lakeward.errors import CommitConflict, TableNotFound, Unavailable
 from lakeward.model import (
     Bucket,
     ChangeType,
     Clock,
     Content,
+    Intent,
+    LakeBase,
     OffsetRange,
     RoundId,
     RoundOwner,
@@ -43,6 +46,9 @@ class Ground:
     """A plan and what it stands on. Everything acknowledged before `frozen_at_ms` is in its ranges."""
 
     plan: RoundPlan
+    handle: bytes
+    """What writers need, of the committer."""
+
     table: TableInfo
     """As the hot store has it; the plan's is the lake's."""
 
@@ -58,7 +64,8 @@ class Ground:
 
 @dataclass(kw_only=True)
 class Planner:
-    """Plans one round. `release` gives KV snapshots back; they are leased under the round's id.
+    """Plans one round: reads the lake, records the round's intent on what it read, freezes the log, plans. `release`
+    gives KV snapshots back; they are leased under the round's id.
 
     `is_dry`: the same plan without a trace: a lake that is ahead is not adopted, KV snapshots are not taken but stand
     where they would, at the log's end."""
@@ -68,18 +75,30 @@ class Planner:
     owner: RoundOwner
     round_id: RoundId
     clock: Clock
+    check_prefix: Callable[[str, str], None] = lambda _lake, _prefix: None
+    """Refuses files in a lake that this job's executors cannot reach."""
+
     is_dry: bool = False
+    intent: Intent | None = None
+    has_intent: bool = False
+    """The intent is recorded."""
+
     _leased: TableInfo | None = None
 
     def prepare(self, lake_of: Callable[[TableInfo], LakeStorage], target_bytes: int) -> Ground:
-        """Raises the errors of reconcile and `plan_round`, and `TableNotFound` if the table was dropped and created
-        again."""
-        store, frozen_at_ms = self.world_hot.store(), self.clock.now_ms()
-        frozen = self._freeze(store)
-        lake = lake_of(frozen.table)
-        reconciliation = self._reconcile(self._lake_table(frozen), lake)
-        if any(reconciliation.base.offsets.get(bucket, 0) > log.end for bucket, log in frozen.bounds.items()):
-            frozen = self._freeze(store)  # another's round landed since: its ends are below the log's of now
+        """Raises the errors of reconcile and `plan_round`, `TableNotFound` if the table was dropped and created again,
+        and `CommitConflict` where the lake has moved since the intent was recorded."""
+        store = self.world_hot.store()
+        table = self.handed.table or self._checked(store.load_table(self.handed.path))
+        while True:
+            lake = lake_of(table)
+            reconciliation = self._reconcile(side_table(table, self.handed.side), lake)
+            handle = b"" if self.is_dry else self._begin(table, lake, reconciliation.base)
+            frozen_at_ms = self.clock.now_ms()
+            frozen = self._freeze(store)
+            if frozen.table == table:
+                break
+            table = frozen.table
         options = PlanOptions(
             target_bytes=target_bytes,
             one_writer_per_bucket=lake.takes_one_writer(self._lake_table(frozen)),
@@ -87,7 +106,31 @@ class Planner:
             to_compare=None if self.handed.to_compare is None else frozenset(self.handed.to_compare),
             on_grid=bool(self.handed.reads_with),
         )
-        return self._plan(store, frozen, reconciliation, options, frozen_at_ms)
+        return replace(self._plan(store, frozen, reconciliation, options, frozen_at_ms), handle=handle)
+
+    def _begin(self, table: TableInfo, lake: LakeStorage, base: LakeBase) -> bytes:
+        """Returns the writers' handle, and makes the intent: orphan removal spares the round's files while the lake has
+        the token that it names."""
+        lake_table = side_table(table, self.handed.side)
+        committer = lake.open_committer(lake_table)
+        handle = committer.begin(self.round_id, base)
+        prefix = committer.prefix(self.round_id)
+        self.check_prefix(lake.name, prefix)
+        before = self.intent
+        if before is not None and (before.token, before.fence) != (base.token, base.fence):
+            reason = f"the lake's newest round is {base.token}, the intent was recorded on {before.token}"
+            raise CommitConflict(table=str(table.path), round_id=self.round_id, reason=reason, lost=True)
+        self.intent = before or Intent(
+            round_id=self.round_id,
+            table_id=table.table_id,
+            prefix=prefix,
+            token=base.token,
+            fence=base.fence,
+            recorded_at_ms=self.clock.now_ms(),
+            kind=self.handed.kind,
+            side=self.handed.side,
+        )
+        return handle
 
     def _reconcile(self, table: TableInfo, lake: LakeStorage) -> Reconciliation:
         reader, coordinator = lake.open_reader(table), self.world_hot.coordinator()
@@ -131,6 +174,7 @@ class Planner:
         )
         return Ground(
             plan=plan,
+            handle=b"",
             table=table,
             frozen_at_ms=frozen_at_ms,
             agreement=reconciliation.agreement,
@@ -152,10 +196,18 @@ class Planner:
         return plan_stop(reconciliation.base, frozen.bounds, frozen.cuts)
 
     def _freeze(self, store: HotStore) -> FrozenTable:
-        frozen = store.freeze_table(self.handed.path)
-        if frozen.table.table_id != self.handed.table_id:
-            raise TableNotFound(table=f"{self.handed.path} with id {self.handed.table_id}")
+        if self.intent is None:
+            frozen = store.freeze_table(self.handed.path)
+        else:
+            frozen = self.world_hot.begin_round(self.intent, self.handed.path)
+            self.has_intent = self.has_intent or frozen.has_intent
+        self._checked(frozen.table)
         return frozen
+
+    def _checked(self, table: TableInfo) -> TableInfo:
+        if table.table_id != self.handed.table_id:
+            raise TableNotFound(table=f"{self.handed.path} with id {self.handed.table_id}")
+        return table
 
     def _take_snapshots(
         self, store: HotStore, frozen: FrozenTable, buckets: tuple[Bucket, ...]
@@ -169,6 +221,19 @@ class Planner:
         taken = store.take_snapshots(frozen.table, buckets, self.round_id)
         empty = [b for b in buckets if b not in taken and frozen.bounds[b].end == 0]
         return {**taken, **{b: KvSnapshot(bucket=b, snapshot_id=NO_ROWS, log_offset=0) for b in empty}}
+
+    def record_intent(self) -> None:
+        """Before the first file is written."""
+        assert self.intent is not None, "a dry plan has no intent"
+        if not self.has_intent:
+            self.world_hot.coordinator().record_intent(self.intent)
+            self.has_intent = True
+
+    def abandon_intent(self, *, unused: bool) -> None:
+        """Deletes nothing. An intent that stays open is orphan removal's too, only later."""
+        if self.has_intent:
+            with suppress(Unavailable):
+                self.world_hot.coordinator().abandon_intent(self.round_id, unused=unused)
 
     def release(self) -> None:
         """Best effort: a lease that is not given back ends by itself."""

@@ -36,12 +36,21 @@ class Round(Attempt):
 
     _read_with: frozenset[SideName] = frozenset()
     _log_bytes: int = 0
+    _has_written: bool = False
+    """It may have: tasks were about to be sent."""
+
+    _is_committed: bool = False
 
     def _run(self) -> RoundEnd:
         clock = self.world.clock
         self.phases = replace(self.phases, wait_s=self.handed.waited_s)
         planner = Planner(
-            world_hot=self.world.hot, handed=self.handed, owner=self.owner, round_id=self.round_id, clock=clock
+            world_hot=self.world.hot,
+            handed=self.handed,
+            owner=self.owner,
+            round_id=self.round_id,
+            clock=clock,
+            check_prefix=self.world.check_location,
         )
         try:
             ground = self.patiently(lambda: planner.prepare(self.lake, self.world.options.target_bytes))
@@ -49,30 +58,26 @@ class Round(Attempt):
             fault_point("round.planned", table=self.name, round_id=self.round_id)
             if ground.plan.is_empty and not ground.is_resync:  # the commit of a resync begins the new generation
                 return self.finished(None, caught_up_at_ms=ground.frozen_at_ms)
-            return self._write_and_commit(ground)
+            self._has_written = True
+            return self._write_and_commit(ground, planner)
         finally:
             planner.release()
+            if not self._is_committed:
+                planner.abandon_intent(unused=not self._has_written)
 
-    def _write_and_commit(self, ground: Ground) -> RoundEnd:
+    def _write_and_commit(self, ground: Ground, planner: Planner) -> RoundEnd:
         self.control.check()
         self.control.show(phase="write", splits_total=len(ground.plan.splits))
         committer = self.patiently(lambda: self.lake(ground.plan.table).open_committer(ground.plan.table))
-        order = self.patiently(lambda: self._order(ground, committer))
-        self.patiently(
-            lambda: self.record_intent(ground.plan.table, ground.plan.base, committer, ground.plan.planned_at_ms)
-        )
-        is_committed = False
-        try:
-            kept = KeptPrefix() if ground.plan.is_empty else self._write(ground, order, committer)
-            if not kept.outcomes and not ground.plan.is_empty:
-                return self._nothing_kept(kept)
-            kept = replace(kept, offsets={**ground.passed, **kept.offsets})
-            commit, landed = self._commit(ground, kept, order, committer)
-            is_committed = True
-            return self._tell(commit, landed, self._landed(ground, kept, landed))
-        finally:
-            if not is_committed:
-                self.abandon()
+        order = self.patiently(lambda: self._order(ground))
+        self.patiently(planner.record_intent)
+        kept = KeptPrefix() if ground.plan.is_empty else self._write(ground, order, committer)
+        if not kept.outcomes and not ground.plan.is_empty:
+            return self._nothing_kept(kept)
+        kept = replace(kept, offsets={**ground.passed, **kept.offsets})
+        commit, landed = self._commit(ground, kept, order, committer)
+        self._is_committed = True
+        return self._tell(commit, landed, self._landed(ground, kept, landed))
 
     def _write(self, ground: Ground, order: WriteOrder, committer: LakeCommitter) -> KeptPrefix:
         """Sends the splits; those whose failure may heal are sent again. A newer schema is loaded in between."""
@@ -116,6 +121,8 @@ class Round(Attempt):
             generation=ground.generation,
             is_resync=ground.is_resync,
             gaps=ground.gaps,
+            is_small=ground.bytes_waiting <= self.world.options.small_round_bytes,
+            end=lambda landed: self._landed(ground, kept, landed),
         )
         try:
             landed = commit.land()
@@ -130,22 +137,20 @@ class Round(Attempt):
 
     def _tell(self, commit: RoundCommit, landed: Landed, end: RoundEnd) -> RoundEnd:
         """The coordinator's part of the commit, with the round's end where there is nothing more to say."""
-        answer = commit.report(landed, end if isinstance(end, TableFinished) else None)
+        answer = landed.answer or commit.report(landed, end if isinstance(end, TableFinished) else None)
         if answer.is_finished:
             self.control.note_told(answer.next_beat_ms)
         return end
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
-    def _order(self, ground: Ground, committer: LakeCommitter) -> WriteOrder:
+    def _order(self, ground: Ground) -> WriteOrder:
         limit, hot, lake = self.handed.limit_ms, self.world.hot, self.lake_plugin(ground.plan.table)
-        handle = committer.begin(self.round_id, ground.plan.base)
-        self.world.check_location(lake.name, committer.prefix(self.round_id))
         return WriteOrder(
             round_id=self.round_id,
             owner=self.owner,
             table=ground.table,
             side=self.handed.side,
-            handle=handle,
+            handle=ground.handle,
             hot=Plugin(name=hot.name, options=dict(hot.options)),
             lake=lake,
             deadline_at_ms=None if limit is None else self.world.clock.now_ms() + limit,  # planning took its own time

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakeward.errors import LeaseLost
 from lakeward.model import TIER
 from lakeward.protocol import routes
+from lakeward.protocol.heartbeat import LEASED
 from lakeward.spi import EPOCH_KEY, JOB_KEY, OFFSETS_KEY, REWRITE_KEY, ROUND_KEY, TABLE_ID_KEY
 from lakeward_testing.httpproxy import ProxyAnswer, ProxyRequest
 
@@ -99,6 +101,9 @@ class RunJournal:
     def _note_commit(self, body: dict[str, Any], answer: ProxyAnswer | None) -> None:
         added = [u["snapshot"] for u in body.get("updates", ()) if u.get("action") == "add-snapshot"]
         accepted = None if answer is None or answer.status >= 500 else answer.status < 300
+        if LEASED in body and answer is not None:
+            self.checks += 1
+            self.checks_refused += LeaseLost.__name__.encode() in answer.body
         for snapshot in added:
             number, sequence = int(snapshot["snapshot-id"]), int(snapshot["sequence-number"])
             self._add(snapshot["summary"], number, sequence, time.time(), accepted=accepted)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model import DEFAULT_SIDE, Intent, LeaseId, LedgerEntry, RoundId, SideName, SnapshotId, TableId, TablePath
 from lakeward.protocol import routes
+from lakeward.protocol.codec import decode
 from lakeward.protocol.heartbeat import (
     CommitAnswer,
     CommitReport,
@@ -23,7 +24,7 @@ from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.routes import READ_PLANS_BY_POST, is_older
 from lakeward.protocol.tables import CutStatus
-from lakeward.spi import CoordinatorClient
+from lakeward.spi import CoordinatorClient, FrozenTable
 
 LEDGER_PAGE = 10_000
 
@@ -31,6 +32,10 @@ LEDGER_PAGE = 10_000
 class HttpCoordinatorClient(CoordinatorClient):
     def __init__(self, server: ServerConnection) -> None:
         self.server = server
+
+    @property
+    def coordinator_id(self) -> str | None:
+        return self.server.info().coordinator_id
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         return self.server.call(HeartbeatAnswer, "POST", routes.HEARTBEAT, request)
@@ -51,8 +56,14 @@ class HttpCoordinatorClient(CoordinatorClient):
     def record_intent(self, intent: Intent) -> None:
         self.server.ask("POST", routes.INTENTS, intent)
 
-    def abandon_intent(self, round_id: RoundId) -> None:
-        self.server.ask("POST", routes.ABANDON_INTENT.format(round_id=round_id))
+    def begin_round(self, intent: Intent, path: TablePath) -> FrozenTable | None:
+        """Records the intent, and freezes the table in the same call; None: a server before 0.2 did only the first."""
+        answer = self.server.ask("POST", routes.INTENTS, intent, params={"freeze": str(path)})
+        return None if answer is None else decode(FrozenTable, answer)
+
+    def abandon_intent(self, round_id: RoundId, *, unused: bool = False) -> None:
+        params = {"unused": "true"} if unused else None
+        self.server.ask("POST", routes.ABANDON_INTENT.format(round_id=round_id), params=params)
 
     def read_plan(
         self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None

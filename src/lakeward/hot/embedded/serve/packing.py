@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import pyarrow as pa
 
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 PACKED_ROWS = 8_192
 PACKED_BYTES = 4 << 20

@@ -6,15 +6,20 @@ PyIceberg's own transaction keeps one requirement of each type and re-bases a st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
+from pyiceberg.catalog.rest import Endpoints, RestCatalog
+from pyiceberg.catalog.rest.response import ErrorResponse, _handle_non_200_response
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
     CommitFailedException,
+    CommitStateUnknownException,
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -22,7 +27,7 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableRequest, CommitTableResponse, Namespace, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -35,16 +40,17 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from requests.exceptions import RequestException
+from requests.exceptions import HTTPError, RequestException
 
-from lakeward.errors import CommitUnknown, LakeTableGone, LakeUnavailable
+from lakeward.errors import CommitUnknown, InvalidRequest, LakeTableGone, LakeUnavailable, LeaseLost
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import database_errors, describe
 from lakeward.lake.iceberg.meta.ownpaths import delete_old_metadata
-from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.meta.summary import summary_of, totals_of
 from lakeward.model import RoundId
-from lakeward.protocol.codec import Packed
-from lakeward.spi import TAG
+from lakeward.protocol.codec import Packed, decode, encode
+from lakeward.protocol.heartbeat import LEASED, LeaseCheck, LeasedAnswer, LeasedCommit
+from lakeward.spi import TAG, LakeTotals
 
 FOR_EVER_MS = 2**63 - 1
 """A tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""
@@ -135,16 +141,77 @@ def assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:
 _REFUSED = (BadRequestError, UnauthorizedError, AuthorizationExpiredError, ForbiddenError, TooManyRequestsError)
 """Answers that say for certain that nothing was committed."""
 
+_COMMIT_ERRORS: dict[int, type[Exception]] = {
+    409: CommitFailedException,
+    500: CommitStateUnknownException,
+    502: CommitStateUnknownException,
+    504: CommitStateUnknownException,
+}
+
 CONFLICTS = (CommitFailedException, ValueError)
 """ValueError: another branch took the sequence number; the request can never land any more."""
 
 
 def send(connection: IcebergConnection, table: Table, request: CommitRequest) -> TableMetadata:
     """The table's metadata after it. Raises `CONFLICTS`, `CommitUnknown`, `LakeTableGone`, `LakeUnavailable`."""
-    catalog, name = connection.catalog, ".".join(table.name())
-    unknown: tuple[type[Exception], ...] = (RESTError, RequestException, *database_errors())
+    with _ending(table, request):
+        response = connection.catalog.commit_table(table, request.requirements, request.updates)
+    if not connection.removes_old_metadata(connection.catalog):
+        delete_old_metadata(table.io, table.metadata, response.metadata)
+    return response.metadata
+
+
+def send_leased(
+    connection: IcebergConnection, table: Table, request: CommitRequest, leased: LeasedCommit
+) -> tuple[LakeTotals, LeasedAnswer | None]:
+    """Figures of the table after it, and the coordinator's answer; None from a server that was replaced by an older one
+    since the catalog was opened. Raises `LeaseLost` besides what `send` raises."""
+    catalog, name = connection.catalog, table.name()
+    assert isinstance(catalog, RestCatalog), "only a REST catalog names its coordinator"
+    may_expire = tuple(int(s.snapshot_id) for s in leased.check.expirable)
+    message = CommitTableRequest(
+        identifier=TableIdentifier(namespace=Namespace(list(name[:-1])), name=name[-1]),
+        requirements=replace(request, expire=may_expire).requirements,
+        updates=request.updates,
+    )
+    body = f'{message.model_dump_json()[:-1]},"{LEASED}":{json.dumps(encode(leased))}}}'
+    url = catalog.url(Endpoints.update_table, **catalog._split_identifier_for_path(message.identifier))
+    with _ending(table, request):
+        response = catalog._session.post(url, data=body.encode(), headers={"Content-Type": "application/json"})
+        try:
+            response.raise_for_status()
+        except HTTPError as error:
+            _check_refused(response.text, ".".join(name), leased.check)
+            _handle_non_200_response(error, _COMMIT_ERRORS)
+        answer = response.json()
+        if LEASED not in answer:
+            return totals_of(CommitTableResponse.model_validate(answer).metadata), None
+        landed = decode(LeasedAnswer, answer[LEASED])
+    totals = LakeTotals(
+        data_files=landed.lake_files,
+        delete_files=landed.lake_delete_files,
+        rows=landed.lake_rows,
+        bytes=landed.lake_bytes,
+        snapshots=landed.lake_snapshots,
+    )
+    return totals, landed
+
+
+def _check_refused(body: str, table: str, check: LeaseCheck) -> None:
+    """Raises `LeaseLost` if the catalog refused the commit for its lease."""
+    with suppress(ValueError):  # of another answer
+        refusal = ErrorResponse.model_validate_json(body).error
+        if refusal.type == LeaseLost.__name__:
+            raise LeaseLost(table=table, round_id=check.round_id, job=check.job, reason=refusal.message)
+
+
+@contextmanager
+def _ending(table: Table, request: CommitRequest) -> Iterator[None]:
+    """Translates errors of a commit by what they say of its outcome."""
+    name = ".".join(table.name())
+    unknown: tuple[type[Exception], ...] = (RESTError, RequestException, InvalidRequest, *database_errors())
     try:
-        response = catalog.commit_table(table, request.requirements, request.updates)
+        yield
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise LakeTableGone(table=name) from error
     except CONFLICTS:
@@ -155,6 +222,3 @@ def send(connection: IcebergConnection, table: Table, request: CommitRequest) ->
         raise CommitUnknown(table=name, round_id=request.round_id, reason=describe(error)) from error
     except OSError as error:
         raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
-    if not connection.removes_old_metadata(catalog):
-        delete_old_metadata(table.io, table.metadata, response.metadata)
-    return response.metadata

@@ -57,6 +57,10 @@ class _RenewedToken(AuthManager):
 OWN_CALL = "X-Lakeward"
 """A header of every call to a REST catalog that is made here: rounds and union reads, which the server knows of."""
 
+COORDINATOR_ID = "lakeward.coordinator-id"
+"""A property that a catalog's configuration has where it shares a process with a coordinator: it takes leased commits
+of that coordinator's tables."""
+
 
 class IcebergConnection:
     """`options` are PyIceberg's catalog properties, plus `name`, `request-timeout-s` and `deletes`: how rows of hot

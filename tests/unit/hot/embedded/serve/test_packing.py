@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.hot.embedded.serve.packing import PackedReads, packed
-from lakeward.model.schema import OFFSET
+from lakeward.model import OFFSET
 
 
 @given(st.lists(st.integers(0, 30), max_size=40))
