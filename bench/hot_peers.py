@@ -22,7 +22,7 @@ from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.admission.interpreter import share_turns
-from lakeward.tiering.task.heap import keep_freed_memory
+from lakeward.tiering.work.heap import keep_freed_memory
 
 
 class RawFiles(flight.FlightServerBase):  # type: ignore[misc]

@@ -42,7 +42,8 @@ from lakeward.spi import (
     SupportsRewrite,
     SupportsRewriteCommit,
 )
-from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
+from lakeward.tiering.compact.plan import plan_compaction
+from lakeward.tiering.work.options import CompactionPolicy
 from tests.fluss.paimonworld import PaimonWorld
 from tests.kit.fluss.cluster import FlussCluster
 from tests.spark.processes import Job, Server, tier_now

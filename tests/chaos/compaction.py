@@ -16,10 +16,10 @@ from lakeward.spi import LakeCommitter, PluginCache, RewriteResult
 from lakeward.tiering.compact import compaction as product
 from lakeward.tiering.compact.commit import LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround
-from lakeward.tiering.compact.plan import CompactionPolicy
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import CompactionPolicy
+from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd
 from lakeward_testing.faults import Fault, FaultAction
 from lakeward_testing.waiting import wait_until
 from tests.chaos.weak import WeakPlugin

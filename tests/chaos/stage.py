@@ -40,11 +40,11 @@ from lakeward.model import (
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import LakeStorage, PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.work import JobWorld, RoundEnd
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.runner import JobWorld, RoundEnd
 from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Fault, FaultAction, Faults

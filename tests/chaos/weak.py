@@ -62,13 +62,13 @@ from lakeward.spi import (
     RewriteResult,
     next_offset,
 )
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.task import splitwrite
-from lakeward.tiering.task.logread import LogSource
-from lakeward.tiering.task.splitwrite import SplitWriter, _Written
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.outcome import WriteOutcome
+from lakeward.tiering.write import splitwrite
+from lakeward.tiering.write.logread import LogSource
+from lakeward.tiering.write.splitwrite import SplitWriter, _Written
 from tests.kit.inprocess import InProcessLakeward, InProcessPlugin
 
 OF_SUMMARIES = frozenset({"any_offsets", "any_token"})

@@ -10,11 +10,11 @@ from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.model import Epoch, InstanceId, JobName, RoundOwner, SystemClock, new_round_id
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, LeaseVerdict
 from lakeward.spi import Plugin, PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.work import JobWorld, RoundEnd
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
+from lakeward.tiering.work.runner import JobWorld, RoundEnd
 from tests.fluss.world import FlussWorld
 
 

@@ -13,7 +13,7 @@ import pytest
 from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.tiering.compact.once import compact_once
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.options import TieringOptions
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.kinds import KINDS, Grown, counted, scan_kv
 from tests.fluss.steps import DATABASE

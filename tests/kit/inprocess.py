@@ -59,11 +59,11 @@ from lakeward.read.arrow import read, request_of
 from lakeward.read.changes import ChangeRequest, Point, read_changes
 from lakeward.read.result import ReadResult
 from lakeward.spi import CoordinatorClient, HotPlugin, HotStore, LakeReader, LakeStorage, PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, meet
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.kinds import load_runner
+from lakeward.tiering.work.options import TieringOptions
+from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd, meet
 from lakeward_testing.clock import ManualClock
 
 JOB = JobName("in-process")

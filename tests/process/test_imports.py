@@ -173,6 +173,6 @@ def test_a_command_loads_only_its_own_module() -> None:
 
 
 def test_what_python_workers_are_forked_from_has_no_library_that_does_not_outlive_a_fork() -> None:
-    loaded = loaded_by('from lakeward.tiering.task.preload import import_for_rounds; import_for_rounds(["embedded"])')
+    loaded = loaded_by('from lakeward.tiering.work.preload import import_for_rounds; import_for_rounds(["embedded"])')
     assert "lakeward.lake.lance.plugin" in loaded
     assert "lance" not in loaded

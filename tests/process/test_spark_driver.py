@@ -15,7 +15,7 @@ def test_what_workers_are_forked_from_has_no_threads_that_a_fork_would_lose() ->
     code = """
 import os, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-from lakeward.tiering.task.preload import import_for_rounds
+from lakeward.tiering.work.preload import import_for_rounds
 import_for_rounds(["embedded", "no such plugin"])
 print("pyiceberg.io.pyarrow" in sys.modules, "pyarrow.flight" in sys.modules)
 if os.path.isdir("/proc/self/task"):

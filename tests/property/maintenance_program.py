@@ -20,7 +20,7 @@ from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model import COMPACT, TablePath, set_injector
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 from lakeward.spi import LakeStorage
-from lakeward.tiering.compact.plan import CompactionPolicy
+from lakeward.tiering.work.options import CompactionPolicy
 from lakeward.verify import verify_table
 from lakeward_testing.chaos.plan import JOB_STEPS
 from tests.kit.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg

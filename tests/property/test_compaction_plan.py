@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lakeward.model import Bucket, OffsetRange
 from lakeward.spi import LakeDelete, LakeFile
-from lakeward.tiering.compact.plan import CompactionPolicy, PlannedGroup, plan_compaction
+from lakeward.tiering.compact.plan import PlannedGroup, plan_compaction
+from lakeward.tiering.work.options import CompactionPolicy
 
 ROW_BYTES = 10
 

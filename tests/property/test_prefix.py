@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lakeward.errors import SplitFailed
 from lakeward.model import Bucket, LogSplit, OffsetRange, OffsetSet, SnapshotSplit, Split
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import keep_prefix
+from lakeward.tiering.work.outcome import WriteOutcome
 from tests.unit.tiering.world import World, make_table
 
 ERROR = SplitFailed(table="t", split="s", kind="K", text="broken")

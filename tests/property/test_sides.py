@@ -21,7 +21,7 @@ from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import load_lake
-from lakeward.tiering.work import RoundEnd
+from lakeward.tiering.work.runner import RoundEnd
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from tests.kit.inprocess import InProcessLakeward

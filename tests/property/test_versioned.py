@@ -28,7 +28,7 @@ from lakeward.model import (
     unpack,
 )
 from lakeward.protocol.readplan import WriteToken
-from lakeward.tiering.round.outcome import WriteOutcome
+from lakeward.tiering.work.outcome import WriteOutcome
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, OFFSETS, PARTITION_VALUES, SPLITS, TEXT
 
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -17,7 +17,7 @@ from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model import SystemClock, TablePath
 from lakeward.spi import LakeStorage, load_lake
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work.control import RoundControl
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.deltaforeign import DeltaForeignEngine
 from lakeward_testing.faults import Faults

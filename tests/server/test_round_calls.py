@@ -22,9 +22,9 @@ from lakeward.model import JobName, SideName, TableInfo
 from lakeward.protocol import routes
 from lakeward.protocol.flight import Act, ActionRequest, Ticket
 from lakeward.spi import PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
 from lakeward_testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
 from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import tier_now

@@ -17,9 +17,9 @@ from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.hot.embedded.remote.http import ServerConnection
 from lakeward.model import Bucket, JobName, OffsetMap, SideName
 from lakeward.spi import PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
 from lakeward.verify import verify_table
 from lakeward_testing.waiting import wait_until
 from tests.kit.serverprocess import ServerProcess

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from lakeward.config import resolve
 from lakeward.model import JobName
 from lakeward.spi import Plugin, PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob, run_until_signal
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
 
 
 def start(target: Callable[[], None], name: str) -> None:

@@ -125,7 +125,7 @@ def tier_cluster_now(fluss: str, user: str | None, table: str, limit_s: float, *
     from lakeward.config import resolve
     from lakeward.hot.fluss.tiernow import tier_now
     from lakeward.protocol.codec import encode
-    from lakeward.tiering.job.options import TieringOptions
+    from lakeward.tiering.work.options import TieringOptions
 
     options = TieringOptions.from_config(resolve()).with_fluss(fluss, user)
 
@@ -150,7 +150,7 @@ def compact_cluster_now(fluss: str, user: str | None, table: str, *, as_json: bo
     from lakeward.errors import from_wire
     from lakeward.protocol.heartbeat import TableFailed
     from lakeward.tiering.compact.once import compact_once
-    from lakeward.tiering.job.options import TieringOptions
+    from lakeward.tiering.work.options import TieringOptions
 
     options = TieringOptions.from_config(resolve()).with_fluss(fluss, user)
     with open_fluss(fluss, user) as plugin:

@@ -92,7 +92,7 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side
     from lakeward.spi import load_lake
     from lakeward.tiering.compact.ground import load_compaction
     from lakeward.tiering.compact.plan import describe_compaction
-    from lakeward.tiering.job.options import TieringOptions
+    from lakeward.tiering.work.options import TieringOptions
 
     if side is not None:
         plugin.coordinator().committed(path, side)  # raises where the table has no such side

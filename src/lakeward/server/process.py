@@ -44,7 +44,7 @@ from lakeward.server.settings import ServerSettings
 from lakeward.server.show.history import HISTORY_FILE, SAMPLE_S, History
 from lakeward.server.show.loglines import LINES
 from lakeward.server.show.sampler import Sampler
-from lakeward.tiering.task.heap import keep_freed_memory
+from lakeward.tiering.work.heap import keep_freed_memory
 
 if TYPE_CHECKING:
     from lakeward.server.live.warehouse import LiveWarehouse

@@ -22,7 +22,7 @@ def main() -> None:
     from pyspark.daemon import manager
 
     from lakeward.spi import HOT_GROUP, installed
-    from lakeward.tiering.task.preload import import_for_rounds
+    from lakeward.tiering.work.preload import import_for_rounds
 
     import_for_rounds(installed(HOT_GROUP))
     manager()

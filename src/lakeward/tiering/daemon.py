@@ -13,7 +13,7 @@ def main() -> None:
     import pyspark.worker  # noqa: F401 - each worker would import it after its fork
     from pyspark.daemon import manager
 
-    from lakeward.tiering.task.preload import import_for_rounds, preloaded_hot
+    from lakeward.tiering.work.preload import import_for_rounds, preloaded_hot
 
     import_for_rounds(preloaded_hot())
     manager()

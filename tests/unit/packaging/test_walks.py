@@ -16,7 +16,7 @@ from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
 OPENED = ("catalog", "files", "storage", "versionlog", "writer")
-OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
+OF_A_KIND = {"model/side.py", "tiering/work/kinds.py", "coordinator/kinds/__init__.py"}
 
 
 def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

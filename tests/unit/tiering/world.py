@@ -68,11 +68,11 @@ from lakeward.spi import (
     LogBounds,
     PluginCache,
 )
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.work import JobWorld, RoundEnd
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
+from lakeward.tiering.work.runner import JobWorld, RoundEnd
 
 _SYSTEM = [
     pa.field(OFFSET, pa.int64()),

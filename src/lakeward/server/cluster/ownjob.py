@@ -10,7 +10,7 @@ from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.views import JobStatus, RoundStatus
 from lakeward.server.cluster.shown import DONE
 from lakeward.tiering.job.job import TieringJob
-from lakeward.tiering.work import LeasedWork, RoundEnd
+from lakeward.tiering.work.runner import LeasedWork, RoundEnd
 
 KEPT = 1_000
 

@@ -15,7 +15,7 @@ from lakeward.spi import LakeStorage, SupportsRewrite
 from lakeward.tiering.compact.ground import load_compaction
 from lakeward.tiering.compact.plan import describe_compaction
 from lakeward.tiering.compact.shape import describe_shape
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.options import TieringOptions
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator

@@ -14,8 +14,8 @@ from functools import partial
 from lakeward.errors import CommitConflict
 from lakeward.model import LakeBase, fault_point
 from lakeward.spi import JOB_KEY, LakeSnapshot, Precondition, PreparedRewrite, RewriteResult, SupportsRewriteCommit
-from lakeward.tiering.job.backoff import delays
-from lakeward.tiering.landing import Landing
+from lakeward.tiering.work.backoff import delays
+from lakeward.tiering.work.landing import Landing
 
 
 @dataclass(frozen=True, kw_only=True)

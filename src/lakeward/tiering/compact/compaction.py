@@ -10,13 +10,13 @@ from lakeward.errors import LakewardError
 from lakeward.model import COMPACT, LedgerKind, RoundResult, fault_point, side_table
 from lakeward.protocol.heartbeat import CommittedRange, LeaseCheck, TableFinished
 from lakeward.spi import LakeCommitter, Plugin, RewriteResult
-from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround, load_compaction
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
 from lakeward.tiering.compact.plan import CompactionPlan
 from lakeward.tiering.round.reconcile import adoption
-from lakeward.tiering.work import RoundEnd
+from lakeward.tiering.work.attempt import Attempt
+from lakeward.tiering.work.runner import RoundEnd
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from lakeward.protocol.views import WorkStatus
 from lakeward.spi import LakeFile, LakeStorage, RewriteGroup, SupportsRewrite, SupportsVectors
 from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop
 from lakeward.tiering.compact.retention import dropped_ranges, load_retention
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.options import TieringOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,10 +19,10 @@ from lakeward.model import (
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi import HotPlugin, PluginCache
 from lakeward.tiering.compact.compaction import Compaction
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, RoundEnd
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
+from lakeward.tiering.work.runner import JobWorld, RoundEnd
 
 _NAME = JobName("maintain")
 

@@ -10,7 +10,7 @@ from lakeward.errors import LakewardError
 from lakeward.model import COMPACT, WorkKind
 from lakeward.protocol.codec import Packed
 from lakeward.spi import RewriteGroup, RewriteResult
-from lakeward.tiering.order import Order
+from lakeward.tiering.work.order import Order
 
 
 @dataclass(frozen=True, kw_only=True)

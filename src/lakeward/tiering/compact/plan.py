@@ -21,17 +21,13 @@ from typing import Any
 
 from lakeward.model import Bucket
 from lakeward.spi import LakeFile
+from lakeward.tiering.work.options import CompactionPolicy
 
 OPEN_BYTES = 1_000_000
 """What opening a file costs a reader, in bytes that it could have scanned: 10 ms at 100 MB/s."""
 
 _DELETE_FILES = 4
 """Times the fan-in: so many delete files of a bucket are too many, where nothing else is to be done."""
-
-_SMALL = 8
-_WORN_SOON = 0.25
-"""Files below the target size by this factor are worn by fewer deleted rows, down to this share of `max_deleted`: each
-of them costs readers what ten live rows do (DuckDB 0.5 us, ours 0.2 us), and a small file costs little to rewrite."""
 
 DELETED_ROW_BYTES = 100
 """What a deleted row costs a reader: it is read, looked up and dropped."""
@@ -49,28 +45,6 @@ class Why(StrEnum):
 
     PACK = "pack"
     """Nothing came to this bucket for a while: what is left is packed once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompactionPolicy:
-    """`quiet_sequence`: a bucket without anything younger than this snapshot's number is packed. `by_commit`: files
-    that were committed one after the other are neighbours, whether their offsets are known or not."""
-
-    fan_in: int = 8
-    target_bytes: int = 128 * 1024 * 1024
-    max_deleted: float = 0.2
-    quiet_sequence: int = -1
-    by_commit: bool = False
-
-    @property
-    def growth(self) -> int:
-        """The least factor by which a merge multiplies the rows of each of its files: the base of the classes."""
-        return max(2, self.fan_in // 2)
-
-    def worn_rows(self, file: LakeFile) -> float:
-        """More deleted rows than that, and it is worn."""
-        ease = _SMALL * file.size_bytes / self.target_bytes
-        return self.max_deleted * min(1.0, max(_WORN_SOON, ease)) * file.record_count
 
 
 @dataclass(frozen=True, kw_only=True)

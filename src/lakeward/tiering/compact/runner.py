@@ -8,7 +8,7 @@ from lakeward.spi import PluginCache
 from lakeward.tiering.compact.compaction import Compaction
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.task import rewrite_groups
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, WorkRunner
+from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd, WorkRunner
 
 
 class CompactRunner(WorkRunner):

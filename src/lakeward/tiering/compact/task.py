@@ -10,7 +10,7 @@ from lakeward.errors import LakewardError, SplitFailed
 from lakeward.model import Clock, fault_point
 from lakeward.spi import PluginCache, RewriteGroup, RewriteTask, SupportsRewrite
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
-from lakeward.tiering.task.stop import TaskStop
+from lakeward.tiering.work.stop import TaskStop
 
 
 def rewrite_groups(order: RewriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[RewriteOutcome]:

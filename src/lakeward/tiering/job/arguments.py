@@ -18,7 +18,7 @@ from lakeward.model import escape_log
 from lakeward.protocol.oauth2 import ClientCredentials
 from lakeward.protocol.token import TokenSource
 from lakeward.tiering.job.job import TieringJob, run_job
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.options import TieringOptions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

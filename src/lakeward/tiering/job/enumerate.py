@@ -33,9 +33,9 @@ from lakeward.protocol.heartbeat import (
     busy_slots,
 )
 from lakeward.spi import CoordinatorClient
-from lakeward.tiering.job.backoff import delays
-from lakeward.tiering.kinds import KINDS
-from lakeward.tiering.work import LeasedWork, RoundEnd
+from lakeward.tiering.work.backoff import delays
+from lakeward.tiering.work.kinds import KINDS
+from lakeward.tiering.work.runner import LeasedWork, RoundEnd
 
 log = logging.getLogger("lakeward.tiering")
 

@@ -21,18 +21,18 @@ from lakeward.lake.orphans import OrphanOptions
 from lakeward.model import Clock, JobName, RoundOwner, SystemClock, new_instance_id, new_round_id
 from lakeward.protocol.heartbeat import HandedOut, TableFailed
 from lakeward.spi import HotPlugin, Plugin, PluginCache
-from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.enumerate import Enumerator, JobIdentity
 from lakeward.tiering.job.formats import openable_formats
 from lakeward.tiering.job.jobname import hold_name
 from lakeward.tiering.job.metrics import JobMetrics, MetricsServer
-from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, load_hudi, open_session
 from lakeward.tiering.job.warmup import WarmUp
-from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, meet
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import Dispatcher
+from lakeward.tiering.work.kinds import load_runner
+from lakeward.tiering.work.options import TieringOptions
+from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd, meet
 
 log = logging.getLogger("lakeward.tiering")
 

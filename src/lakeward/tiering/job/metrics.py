@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from lakeward.model import WorkKind
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.tiering.kinds import KINDS
-from lakeward.tiering.work import RoundEnd
+from lakeward.tiering.work.kinds import KINDS
+from lakeward.tiering.work.runner import RoundEnd
 
 
 @dataclass

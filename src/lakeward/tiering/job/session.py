@@ -20,7 +20,7 @@ from lakeward.config.shown import SENSITIVE_NAMES
 from lakeward.errors import SparkUnsupported, UnsafeLake
 from lakeward.lake.hudi.sparkbundle import EXTENSIONS, JARS, POOL, bundle_jar, check_spark, spark_conf
 from lakeward.tiering.job.classarchive import ClassArchive, find_archive
-from lakeward.tiering.task.preload import PRELOAD_ENV
+from lakeward.tiering.work.preload import PRELOAD_ENV
 
 OLDEST = (3, 5)
 FAST = (4, 2)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakeward.errors import SplitFailed
-from lakeward.tiering.job.dispatch import Dispatcher, Progressed, pack_order
-from lakeward.tiering.order import Order
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.task.order import PackedOrder, run_order
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import Dispatcher, Progressed, pack_order
+from lakeward.tiering.work.order import Order
+from lakeward.tiering.work.packedorder import PackedOrder, run_order
 
 SHARED_JOBS = 2
 """Shared jobs at a time: what arrives while they run is gathered for the next one."""

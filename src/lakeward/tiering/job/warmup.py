@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lakeward.tiering.task.preload import import_for_rounds
+from lakeward.tiering.work.preload import import_for_rounds
 
 log = logging.getLogger("lakeward.tiering")
 

@@ -26,11 +26,11 @@ from lakeward.model import (
 )
 from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, CommittedRange, LeasedCommit, TableFinished
 from lakeward.spi import CommitProperties, Committable, LakeSnapshot, LakeTotals, Precondition, Renewal
-from lakeward.tiering.job.backoff import delays
-from lakeward.tiering.landing import Landing
 from lakeward.tiering.round.plan import plan_comparison, plan_left
 from lakeward.tiering.round.prefix import KeptPrefix
-from lakeward.tiering.work import RoundEnd
+from lakeward.tiering.work.backoff import delays
+from lakeward.tiering.work.landing import Landing
+from lakeward.tiering.work.runner import RoundEnd
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from lakeward.errors import LakewardError, from_wire
 from lakeward.model import BackgroundThread, Clock, JobName, RoundOwner, SystemClock, new_instance_id, new_round_id
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFinished, TableInWork
 from lakeward.spi import HotPlugin, PluginCache
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.work import JobWorld
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
+from lakeward.tiering.work.runner import JobWorld
 
 _NAME = JobName("tier-now")
 BEAT_S = 5.0

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from lakeward.errors import LakewardError
 from lakeward.model import Bucket, OffsetRange, OffsetSet, SnapshotSplit, Split
-from lakeward.tiering.round.outcome import WriteOutcome
+from lakeward.tiering.work.outcome import WriteOutcome
 
 
 @dataclass(frozen=True, kw_only=True)

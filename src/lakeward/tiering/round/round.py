@@ -17,17 +17,17 @@ from lakeward.errors import (
 from lakeward.model import LogSplit, RoundResult, SideName, Split, fault_point
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi import LakeCommitter, Plugin
-from lakeward.tiering.attempt import Attempt
-from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.round.commit import Landed, RoundCommit
-from lakeward.tiering.round.meeting import Offer, wait_for_others_s
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.plan import plan_comparison, plan_turns
 from lakeward.tiering.round.planning import Ground, Planner
 from lakeward.tiering.round.prefix import KeptPrefix, keep_prefix
 from lakeward.tiering.round.reconcile import adoption
-from lakeward.tiering.work import RoundEnd
+from lakeward.tiering.work.attempt import Attempt
+from lakeward.tiering.work.backoff import delays
+from lakeward.tiering.work.meeting import Offer, wait_for_others_s
+from lakeward.tiering.work.outcome import WriteOutcome
+from lakeward.tiering.work.runner import RoundEnd
+from lakeward.tiering.work.writeorder import WriteOrder
 
 
 @dataclass(kw_only=True)

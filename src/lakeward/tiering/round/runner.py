@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from lakeward.model import TIER, Clock
 from lakeward.spi import PluginCache
-from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.task.write import write_splits
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, WorkRunner
+from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd, WorkRunner
+from lakeward.tiering.work.writeorder import WriteOrder
+from lakeward.tiering.write.write import write_splits
 
 
 class TierRunner(WorkRunner):

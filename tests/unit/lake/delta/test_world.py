@@ -13,7 +13,7 @@ import pytest
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model import SystemClock, TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.tiering.compact.plan import CompactionPolicy
+from lakeward.tiering.work.options import CompactionPolicy
 from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.deltaforeign import DeltaForeignEngine

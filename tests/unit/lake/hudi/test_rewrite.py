@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from lakeward.lake.hudi.plugin import open_lake
-from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
+from lakeward.tiering.compact.plan import plan_compaction
+from lakeward.tiering.work.options import CompactionPolicy
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, LakeSuite, row

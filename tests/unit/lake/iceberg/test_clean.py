@@ -21,8 +21,7 @@ from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import FLUSS_PARTITIONS, Bucket, BucketFunction, OffsetRange, SystemClock, TableId
 from lakeward.spi import OFFSETS_KEY, CommitProperties, LakeFile, LakeSnapshot
 from lakeward.tiering.compact.ground import load_compaction
-from lakeward.tiering.compact.plan import CompactionPolicy
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.options import CompactionPolicy, TieringOptions
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row

@@ -17,7 +17,7 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.model import COMPACT, Bucket, SystemClock, TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
-from lakeward.tiering.compact.plan import CompactionPolicy
+from lakeward.tiering.work.options import CompactionPolicy
 from lakeward.verify import verify_table
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.lakes.rewriting import LakeRewrite

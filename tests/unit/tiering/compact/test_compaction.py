@@ -27,12 +27,12 @@ from lakeward.spi import (
     SupportsRewriteCommit,
 )
 from lakeward.tiering.compact.order import RewriteOrder
-from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner
-from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.order import Order
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import LeasedWork, RoundEnd
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import CompactionPolicy
+from lakeward.tiering.work.order import Order
+from lakeward.tiering.work.runner import LeasedWork, RoundEnd
 from tests.kit.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import World, make_table
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from lakeward.model import Bucket, OffsetRange
 from lakeward.spi import LakeDelete, LakeFile
-from lakeward.tiering.compact.plan import CompactionPolicy, Why, describe_compaction, may_be_worn, plan_compaction
+from lakeward.tiering.compact.plan import Why, describe_compaction, may_be_worn, plan_compaction
+from lakeward.tiering.work.options import CompactionPolicy
 
 ROW_BYTES = 100
 POLICY = CompactionPolicy(fan_in=4, target_bytes=100_000)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from lakeward.model import Bucket, OffsetRange
 from lakeward.spi import LakeFile
-from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
+from lakeward.tiering.compact.plan import plan_compaction
 from lakeward.tiering.compact.shape import describe_shape
+from lakeward.tiering.work.options import CompactionPolicy
 
 HOUR_MS = 3_600_000
 MB = 1 << 20

@@ -14,11 +14,11 @@ import pytest
 from lakeward.errors import FaultInjected, LakewardError, ServerUnavailable, SplitFailed, Superseded
 from lakeward.model import TIER, Bucket, JobName, WorkKind, set_injector
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
-from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.jobname import hold_name
-from lakeward.tiering.kinds import KINDS
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.kinds import KINDS
 from lakeward_testing.waiting import wait_until
 from tests.unit.tiering.world import BookCoordinator, World
 

@@ -21,7 +21,7 @@ from lakeward.tiering.job.session import (
     load_hudi,
     session_conf,
 )
-from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.work.writeorder import WriteOrder
 from tests.unit.tiering.world import World
 
 

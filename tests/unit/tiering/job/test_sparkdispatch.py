@@ -15,10 +15,10 @@ from lakeward.errors import LeaseLost, SplitFailed
 from lakeward.model import Bucket, LogSplit, OffsetRange, RoundId, new_round_id
 from lakeward.spi import Plugin
 from lakeward.tiering.job.sparkdispatch import SHARED_JOBS, SparkDispatcher
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.round.outcome import WriteOutcome
-from lakeward.tiering.task.order import PackedOrder
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.outcome import WriteOutcome
+from lakeward.tiering.work.packedorder import PackedOrder
+from lakeward.tiering.work.writeorder import WriteOrder
 from lakeward_testing.waiting import wait_until
 from tests.unit.tiering.world import World
 

@@ -16,8 +16,8 @@ from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model import IntentState, LedgerKind, TableInfo, new_round_id, set_injector
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi import Committable, LakeCommitter, LakeSnapshot, Precondition
-from lakeward.tiering.landing import CommitLimits
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.landing import CommitLimits
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import Faults
 from tests.kit.memoryforeign import MemoryForeignEngine
@@ -286,7 +286,7 @@ def test_a_ledger_with_a_gap_adopts_what_the_lake_holds(world: World, inject: An
 
 def test_a_stopped_round_commits_nothing_even_when_its_rows_are_written(world: World, inject: Any) -> None:
     from lakeward.errors import LeaseLost
-    from lakeward.tiering.round.control import RoundControl
+    from lakeward.tiering.work.control import RoundControl
 
     control = RoundControl()
     lost = LeaseLost(table="t", round_id="r", job="j", reason="fenced")

@@ -264,7 +264,7 @@ def test_force_finish_commits_the_prefix_and_the_rest_comes_next() -> None:
     for n in range(10):
         world.store.append(rows(10 * n, 10 * n + 10))
     world.store.before_batch = lambda _b, offset: control.force() if offset == 30 else None
-    from lakeward.tiering.round.control import RoundControl
+    from lakeward.tiering.work.control import RoundControl
 
     control = RoundControl()
     end = done(world.run(control=control, limit_ms=0))

@@ -17,9 +17,9 @@ from lakeward.config import resolve
 from lakeward.model import JobName
 from lakeward.spi import Plugin, PluginCache
 from lakeward.tiering.job.arguments import run
-from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob, run_until_signal
-from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.work.dispatch import DirectDispatcher
+from lakeward.tiering.work.options import TieringOptions
 from lakeward_testing.chaos.switches import Switches
 
 

@@ -24,8 +24,8 @@ from lakeward.errors import (
 from lakeward.model import Clock, RoundId, TableInfo
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi import Committable, CoordinatorClient, LakeCommitter, LakeReader, LakeSnapshot, Precondition
-from lakeward.tiering.job.backoff import delays, patiently
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work.backoff import delays, patiently
+from lakeward.tiering.work.control import RoundControl
 
 T = TypeVar("T")
 

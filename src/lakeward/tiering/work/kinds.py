@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakeward.model import COMPACT, TIER, WorkKind
 
 if TYPE_CHECKING:
-    from lakeward.tiering.work import WorkRunner
+    from lakeward.tiering.work.runner import WorkRunner
 
 KINDS: Mapping[WorkKind, str] = {
     TIER: "lakeward.tiering.round.runner:TierRunner",

@@ -33,9 +33,9 @@ from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import Plugin, load_lake
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.round.together import MOST_SPLITS, plan_orders, plan_reads
-from lakeward.tiering.work import LeasedWork, RoundEnd
+from lakeward.tiering.work.runner import LeasedWork, RoundEnd
+from lakeward.tiering.work.together import MOST_SPLITS, plan_orders, plan_reads
+from lakeward.tiering.work.writeorder import WriteOrder
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.faults import FaultAction, Faults
 from lakeward_testing.waiting import wait_until

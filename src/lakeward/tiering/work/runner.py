@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from lakeward.model import Clock, RoundId, RoundOwner, TableId, WorkKind
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.spi import HotPlugin, PluginCache
-from lakeward.tiering.job.dispatch import Dispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.meeting import Meeting
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import Dispatcher
+from lakeward.tiering.work.meeting import Meeting
+from lakeward.tiering.work.options import TieringOptions
 
 RoundEnd = TableFinished | TableFailed
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from lakeward.errors import LakewardError
 from lakeward.model import RoundId
-from lakeward.tiering.job.dispatch import Dispatcher, Progressed
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.round.outcome import WriteOutcome
-from lakeward.tiering.round.together import plan_orders
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.dispatch import Dispatcher, Progressed
+from lakeward.tiering.work.outcome import WriteOutcome
+from lakeward.tiering.work.together import plan_orders
+from lakeward.tiering.work.writeorder import WriteOrder
 
 StartThread = Callable[[Callable[[], None], str], None]
 

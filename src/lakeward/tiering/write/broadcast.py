@@ -18,8 +18,8 @@ from lakeward.changelog.columns import offsets_of
 from lakeward.errors import LeftBehind
 from lakeward.model import Clock, OffsetRange
 from lakeward.spi import next_offset
-from lakeward.tiering.task.logread import LogSource, Signal
-from lakeward.tiering.task.sharedfold import SharedFold, SideFold
+from lakeward.tiering.write.logread import LogSource, Signal
+from lakeward.tiering.write.sharedfold import SharedFold, SideFold
 
 QUEUE_BYTES = 32 * 1024 * 1024
 """Some batches of the log: enough that writers need not keep step."""

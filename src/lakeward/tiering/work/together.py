@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lakeward.model import LogSplit, Split
-from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.work.writeorder import WriteOrder
 
 MOST_SPLITS = 4
 """A read is one task's. Where a side would write more splits than this one after another, each of its own reads."""

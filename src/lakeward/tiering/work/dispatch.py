@@ -12,10 +12,10 @@ from itertools import count
 
 from lakeward.model import Clock, SystemClock
 from lakeward.spi import PluginCache
-from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.order import Order
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.task.order import PackedOrder
+from lakeward.tiering.work.control import RoundControl
+from lakeward.tiering.work.kinds import load_runner
+from lakeward.tiering.work.order import Order
+from lakeward.tiering.work.packedorder import PackedOrder
 
 Progressed = Callable[[int], None]
 """Told how many splits of a call are done so far."""

@@ -21,8 +21,8 @@ from lakeward.errors import (
 from lakeward.model import Intent, LakeBase, RoundPhases, RoundResult, TableInfo, of_table
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi import LakeCommitter, LakeStorage, Plugin, name_lake
-from lakeward.tiering.job.backoff import patiently
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
+from lakeward.tiering.work.backoff import patiently
+from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd
 
 T = TypeVar("T")
 

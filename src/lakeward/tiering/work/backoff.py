@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lakeward.errors import LakeUnavailable, Unavailable
 from lakeward.model import Clock
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work.control import RoundControl
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 """A generator of its own: the module's is left to whoever seeds it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakeward.errors import LakewardError
 from lakeward.protocol.heartbeat import MOST_WORDS, Progress
-from lakeward.tiering.task.stop import ABORT, FORCE
+from lakeward.tiering.work.stop import ABORT, FORCE
 
 
 class RoundControl:

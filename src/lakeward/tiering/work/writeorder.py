@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lakeward.model import TIER, SnapshotId, Split, TableInfo, WorkKind, side_table
-from lakeward.tiering.order import Order
+from lakeward.tiering.work.order import Order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from lakeward.model import SystemClock, WorkKind
 from lakeward.spi import PROCESS_PLUGINS
-from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.task.heap import keep_freed_memory, keep_loaded
+from lakeward.tiering.work.heap import keep_freed_memory, keep_loaded
+from lakeward.tiering.work.kinds import load_runner
 
 PackedOrder = tuple[WorkKind, bytes]
 

@@ -39,12 +39,12 @@ from lakeward.spi import (
     check_table,
     next_offset,
 )
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.round.outcome import WriteOutcome
-from lakeward.tiering.task.lakediff import LakeDiff
-from lakeward.tiering.task.logread import LogReader, LogSource
-from lakeward.tiering.task.sorting import sort_by_offset
-from lakeward.tiering.task.stop import TaskStop
+from lakeward.tiering.work.outcome import WriteOutcome
+from lakeward.tiering.work.stop import TaskStop
+from lakeward.tiering.work.writeorder import WriteOrder
+from lakeward.tiering.write.lakediff import LakeDiff
+from lakeward.tiering.write.logread import LogReader, LogSource
+from lakeward.tiering.write.sorting import sort_by_offset
 
 
 @dataclass(frozen=True)

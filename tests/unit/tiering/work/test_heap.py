@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 
-from lakeward.tiering.task.heap import keep_loaded
+from lakeward.tiering.work.heap import keep_loaded
 
 
 def test_what_is_loaded_is_set_aside_once_and_what_comes_later_is_collected() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model import OFFSET
-from lakeward.tiering.task.sorting import sort_by_offset
+from lakeward.tiering.write.sorting import sort_by_offset
 
 
 def batches(count: int, size: int, seed: int = 1) -> list[pa.RecordBatch]:

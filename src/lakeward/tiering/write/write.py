@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from lakeward.errors import LakewardError, LeftBehind, SplitFailed
 from lakeward.model import Clock, SideName, of_table
 from lakeward.spi import PluginCache
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.round.outcome import WriteOutcome
-from lakeward.tiering.round.together import Writing, plan_reads
-from lakeward.tiering.task import splitwrite
-from lakeward.tiering.task.broadcast import Broadcast, Listener
-from lakeward.tiering.task.logread import LogReader, LogSource, Signal
-from lakeward.tiering.task.stop import TaskStop
-from lakeward.tiering.task.threads import SIDE_THREADS
+from lakeward.tiering.work.outcome import WriteOutcome
+from lakeward.tiering.work.stop import TaskStop
+from lakeward.tiering.work.together import Writing, plan_reads
+from lakeward.tiering.work.writeorder import WriteOrder
+from lakeward.tiering.write import splitwrite
+from lakeward.tiering.write.broadcast import Broadcast, Listener
+from lakeward.tiering.write.logread import LogReader, LogSource, Signal
+from lakeward.tiering.write.threads import SIDE_THREADS
 
 
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:

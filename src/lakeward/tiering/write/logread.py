@@ -12,7 +12,7 @@ from lakeward.changelog import Fold
 from lakeward.errors import Unavailable
 from lakeward.model import Bucket, Clock, OffsetRange, TableInfo
 from lakeward.spi import HotStore, read_on
-from lakeward.tiering.job.backoff import delays
+from lakeward.tiering.work.backoff import delays
 
 
 class Signal(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lakeward.errors import PluginNotFound
 from lakeward.spi import HOT_GROUP, LAKE_GROUP, import_plugin, installed
-from lakeward.tiering.kinds import KINDS, load_runner
+from lakeward.tiering.work.kinds import KINDS, load_runner
 
 PRELOAD_ENV = "LAKEWARD_PRELOAD"
 """Names of hot store plugins, by blanks: what the daemon of the Python workers imports."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import LakeUnavailable
-from lakeward.tiering.job.backoff import LAKE_PATIENCE_S, patiently
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work.backoff import LAKE_PATIENCE_S, patiently
+from lakeward.tiering.work.control import RoundControl
 from lakeward_testing.clock import ManualClock
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from lakeward.errors import LeaseLost, Unavailable
 from lakeward.model import Clock
 from lakeward.protocol.heartbeat import LeaseVerdict
-from lakeward.tiering.order import Order
+from lakeward.tiering.work.order import Order
 
 LEASE_POLL_S = 2.0
 """Executors without the driver's flag file ask the coordinator this often: one short request each."""
