@@ -24,7 +24,7 @@ import pyarrow as pa
 from bench.report import Cost, Report
 from lakeward.client import Client, connect
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.lake.federation import Federation
+from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.hot.embedded.remote.coordinatorclient import HttpCoordinatorClient

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.coordinator.lake.federation import Federation
+from lakeward.coordinator.federation import Federation
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import TablePath, TableState

@@ -18,7 +18,7 @@ from lakeward.client.routing import Router
 from lakeward.client.rows import fit_rows
 from lakeward.config.lake import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.lake.federation import Federation
+from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.operations import Asked
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore

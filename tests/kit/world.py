@@ -12,8 +12,8 @@ from typing import Any
 
 from lakeward.config.lake import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
+from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.kinds import KINDS
-from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.statestore import StateStore

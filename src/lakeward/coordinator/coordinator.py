@@ -12,9 +12,9 @@ from lakeward.coordinator.cuts import Cuts
 from lakeward.coordinator.cutschedules import CutSchedules
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.desk import Desk
+from lakeward.coordinator.expiry import Expiry
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.lake.commits import Commits
-from lakeward.coordinator.lake.expiry import Expiry
 from lakeward.coordinator.lake.lakes import Lakes
 from lakeward.coordinator.lake.retention import BoardRetention
 from lakeward.coordinator.operations import Asked, Operations

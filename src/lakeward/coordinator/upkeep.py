@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from lakeward.coordinator.expiry import Expiry
 from lakeward.coordinator.lake.commits import Commits
-from lakeward.coordinator.lake.expiry import Expiry
 from lakeward.coordinator.lake.lakes import Lakes
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.show.status import StatusDesk

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lakeward import __version__
 from lakeward.config import Config, options
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.lake.federation import Federation
+from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.hot.embedded.log.durable import write_whole

@@ -22,7 +22,7 @@ from lakeward.server.show.tablefeed import TableFeed
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
-    from lakeward.coordinator.lake.federation import Federation
+    from lakeward.coordinator.federation import Federation
     from lakeward.hot.embedded.store import EmbeddedStore
     from lakeward.server.contract.quarantine import Quarantine
     from lakeward.server.ingest.rowput import RowIntake

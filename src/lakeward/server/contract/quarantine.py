@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from lakeward.config import Config, options
-from lakeward.coordinator.lake.federation import Federation
+from lakeward.coordinator.federation import Federation
 from lakeward.errors import TableNotFound
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
