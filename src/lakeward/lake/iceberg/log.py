@@ -249,7 +249,7 @@ class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest
         return replace(self._log_snapshot(request.snapshot), totals=totals), answer
 
     def _ground_of(self, base: LakeBase) -> IcebergGround:
-        """What the base was read from; describing the commit needs no load then."""
+        """Returns the ground that the base was read from, so that the commit is described without another load."""
         if not isinstance(base.loaded, IcebergGround):
             return self.load()
         self._summaries = self._summaries or self.summaries(base.loaded.table)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind of work is made of: orders, control, dispatch, attempts, the way into the lake."""
+"""Parts that every kind of work shares: orders, control, dispatch, attempts, the way into the lake."""
