@@ -38,11 +38,11 @@ def assign(
     null, for instance) that the function does not take, naming the column and the row."""
     labels = list(names) if names is not None else [f"key {i}" for i in range(len(columns))]
     _check(function, types, labels, count)
-    whole = [_plain(column, kind) for column, kind in zip(columns, types, strict=True)]
-    rows = len(whole[0])
+    plain_columns = [_plain(column, kind) for column, kind in zip(columns, types, strict=True)]
+    rows = len(plain_columns[0])
     buckets = np.empty(rows, np.int32)
     for at in range(0, rows, BLOCK_ROWS):
-        parts = zip(labels, whole, types, strict=True)
+        parts = zip(labels, plain_columns, types, strict=True)
         block = [KeyColumn(name=n, values=a.slice(at, BLOCK_ROWS), type=t, first_row=at) for n, a, t in parts]
         buckets[at : at + BLOCK_ROWS] = FUNCTIONS[function](block, count)
     return buckets

@@ -45,8 +45,8 @@ def hash_bytes(keys: KeyBytes, seed: int, tail: Tail) -> Hashes:
     for at in range(int(wholes.max(initial=0))):
         reach = int(np.searchsorted(-wholes, -at, side="left"))
         state[:reach] = mix(state[:reach], _word_at(keys.data, starts[:reach] + 4 * at))
-    left = lengths & 3
-    _mix_tail(state, keys.data, starts + lengths - left, left, tail)
+    tail_lengths = lengths & 3
+    _mix_tail(state, keys.data, starts + lengths - tail_lengths, tail_lengths, tail)
     hashes = np.empty_like(state)
     hashes[order] = finish(state, lengths.astype(np.uint32))
     return hashes

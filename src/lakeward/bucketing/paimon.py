@@ -49,8 +49,8 @@ def row_bytes(columns: Sequence[KeyColumn]) -> KeyBytes:
         if tail is not None:
             tails.append(tail)
             cursor = cursor + tail.lengths
-    whole = KeyBytes.from_matrix(fixed, np.full(rows, fixed.shape[1], np.int64))
-    return whole.joined(tails) if tails else whole
+    fixed_bytes = KeyBytes.from_matrix(fixed, np.full(rows, fixed.shape[1], np.int64))
+    return fixed_bytes.joined(tails) if tails else fixed_bytes
 
 
 def _hash(columns: Sequence[KeyColumn]) -> Hashes:
@@ -108,8 +108,8 @@ def _fill_text(raw: KeyBytes, slot: Bytes, cursor: Counts) -> KeyBytes:
         rows = short[raw.lengths[short] > at]
         slot[rows, at] = raw.data[raw.starts[rows] + at]
     slot[short, INLINE_BYTES] = (0x80 | raw.lengths[short]).astype(np.uint8)
-    kept = KeyBytes(raw.data, raw.starts, np.where(is_long, raw.lengths, 0))
-    return _padded(kept, (kept.lengths + 7) // 8 * 8)
+    long_texts = KeyBytes(raw.data, raw.starts, np.where(is_long, raw.lengths, 0))
+    return _padded(long_texts, (long_texts.lengths + 7) // 8 * 8)
 
 
 def _padded(raw: KeyBytes, lengths: Counts) -> KeyBytes:

@@ -56,8 +56,8 @@ class Fold:
             raise InvalidRequest(what=f"fold of {self.range}", reason="it was sealed already: the stop is fixed")
         if stop is not None:
             self.range = OffsetRange(self.range.start, min(stop, self.range.stop))
-        kept = [prev for first, last, prev in self._seen if self._is_below_stop(first, last)]
-        self._replaced = OffsetSet(np.concatenate(kept)) if kept else OffsetSet()
+        previous_below = [prev for first, last, prev in self._seen if self._is_below_stop(first, last)]
+        self._replaced = OffsetSet(np.concatenate(previous_below)) if previous_below else OffsetSet()
         self._seen.clear()
         return self.range
 

@@ -95,8 +95,8 @@ class KeyedFold:
                     _LAST: pa.array([], pa.int64()),
                 }
             )
-        whole = pa.concat_tables(self._chunks)
-        grouped = whole.group_by(list(self.key), use_threads=False).aggregate([(_FIRST, "min"), (_LAST, "max")])
+        all_rows = pa.concat_tables(self._chunks)
+        grouped = all_rows.group_by(list(self.key), use_threads=False).aggregate([(_FIRST, "min"), (_LAST, "max")])
         return grouped.rename_columns([*self.key, _FIRST, _LAST])
 
 

@@ -16,12 +16,12 @@ _CANONICAL_NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
 
 def altered_offsets(hot: pa.Table, lake: pa.Table, columns: list[str]) -> tuple[Offsets, int]:
     """Offsets present on both sides whose values differ, and how many rows were compared."""
-    left, right = _unique(hot), _unique(lake)
-    left_offsets, right_offsets = _offsets(left), _offsets(right)
+    hot_rows, right = _unique(hot), _unique(lake)
+    left_offsets, right_offsets = _offsets(hot_rows), _offsets(right)
     both, at_left, at_right = np.intersect1d(left_offsets, right_offsets, assume_unique=True, return_indices=True)
     if not len(both):
         return both.astype(np.int64), 0
-    a, b = left.take(pa.array(at_left)), right.take(pa.array(at_right))
+    a, b = hot_rows.take(pa.array(at_left)), right.take(pa.array(at_right))
     differs = np.zeros(len(both), np.bool_)
     for name in columns:
         differs |= ~_same(a.column(name).combine_chunks(), b.column(name).combine_chunks())

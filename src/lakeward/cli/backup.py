@@ -73,13 +73,13 @@ def list_found(target: Target, as_json: Json = False) -> None:
     Example: lakeward backup list /backups"""
     from lakeward.server.backups import list_backups
 
-    found = list_backups(_absolute(target))
+    backups = list_backups(_absolute(target))
     if as_json:
         print_json(
-            [{"name": m.name, "begun_at_ms": m.begun_at_ms, "version": m.version, "bytes": m.bytes} for m in found]
+            [{"name": m.name, "begun_at_ms": m.begun_at_ms, "version": m.version, "bytes": m.bytes} for m in backups]
         )
         return
-    rows = [(m.name, moment(m.begun_at_ms), size(m.bytes), len(m.files), m.version) for m in found]
+    rows = [(m.name, moment(m.begun_at_ms), size(m.bytes), len(m.files), m.version) for m in backups]
     print_rows(("backup", "begun (UTC)", "size", "files", "version"), rows, empty="no whole backup is there")
 
 
@@ -120,8 +120,8 @@ def _start_lines(data: Path, lakes: Mapping[str, LakeRecord]) -> Iterator[str]:
     from lakeward.server.restored import as_toml
 
     settings = {key: value for lake in lakes.values() for key, value in lake.all_settings.items()}
-    given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    yield f"start it with: {shlex.join(['lakeward', 'server', '--data', str(data), *given])}"
+    setting_flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    yield f"start it with: {shlex.join(['lakeward', 'server', '--data', str(data), *setting_flags])}"
     if settings == {"datalake.format": "iceberg"}:
         yield f"or with: lakeward up --data {shlex.quote(str(data))}"
     elif lakes:

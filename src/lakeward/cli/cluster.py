@@ -173,13 +173,13 @@ def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:
     with _view(fluss, user) as view:
         commits = view.commits(view.lake_tables(), _skip)
     names = sorted({c.job for c in commits})
-    own = {name: [c for c in commits if c.job == name] for name in names}
+    commits_by_job = {name: [c for c in commits if c.job == name] for name in names}
     jobs = [
         {
             "name": name,
-            "last_commit_at_ms": own[name][0].committed_at_ms,
-            "commits": len(own[name]),
-            "tables": sorted({c.path for c in own[name]}),
+            "last_commit_at_ms": commits_by_job[name][0].committed_at_ms,
+            "commits": len(commits_by_job[name]),
+            "tables": sorted({c.path for c in commits_by_job[name]}),
         }
         for name in names
     ]
@@ -188,6 +188,14 @@ def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:
         return
     print_rows(
         ("job", "last commit (UTC)", "commits", "tables"),
-        [(n, moment(own[n][0].committed_at_ms), len(own[n]), len({c.path for c in own[n]})) for n in names],
+        [
+            (
+                n,
+                moment(commits_by_job[n][0].committed_at_ms),
+                len(commits_by_job[n]),
+                len({c.path for c in commits_by_job[n]}),
+            )
+            for n in names
+        ],
         empty="no job has committed yet; start one: lakeward tier --fluss " + fluss,
     )

@@ -58,19 +58,19 @@ class ProposedTable:
 
     def explain_next(self, *, freshness: str | None, no_lake: bool) -> None:
         note("nothing is made yet. --yes makes it; to change columns, say them in place of --from:")
-        given, said = self.given, list[str]()
+        options_text, said = self.given, list[str]()
         for option, value in (
-            ("--primary-key", given["primary_key"]),
-            ("--partition-by", given["partition_by"]),
-            ("--buckets", given["buckets"] if given["buckets"] != 1 else None),
-            ("--bucket-key", given["bucket_key"]),
+            ("--primary-key", options_text["primary_key"]),
+            ("--partition-by", options_text["partition_by"]),
+            ("--buckets", options_text["buckets"] if options_text["buckets"] != 1 else None),
+            ("--bucket-key", options_text["bucket_key"]),
             ("--freshness", freshness),
         ):
             said += [option, str(value)] if value else []
-        for key, value in given["properties"].items():
+        for key, value in options_text["properties"].items():
             said += ["--property", f"{key}={value}"]
         said += ["--no-lake"] if no_lake else []
-        said += ["--if-not-exists"] if given["if_not_exists"] else []
+        said += ["--if-not-exists"] if options_text["if_not_exists"] else []
         note(f"  {shlex.join(['lakeward', 'table', 'create', self.table, self.sql, *said])}")
 
 

@@ -56,8 +56,8 @@ def check_lake(
     if as_json:
         print_json(body)
     else:
-        there = f"{counted(body['tables'], 'table')} {'goes' if body['tables'] == 1 else 'go'} there"
-        state = body["trouble"] or f"answers ({duration(body['took_ms'])}); {there}"
+        tables_text = f"{counted(body['tables'], 'table')} {'goes' if body['tables'] == 1 else 'go'} there"
+        state = body["trouble"] or f"answers ({duration(body['took_ms'])}); {tables_text}"
         print(f"lake {name} ({body['format']}): {state}")
     if body["trouble"]:
         raise typer.Exit(5)

@@ -42,8 +42,8 @@ def list_rows(table: Table, limit: Limit = 100, server: Server = None, as_json: 
     rows = [(r["id"], moment(r["at_ms"]), _place(r), r["bad"]["column"], r["bad"]["reason"]) for r in body["rows"]]
     columns = ("row", "since", "source", "column", "reason")
     print_rows(columns, rows, empty=f"no row of {table} waits in its quarantine")
-    if left := body["waiting"] - len(rows):
-        note(f"{counted(left, 'row')} more; --limit shows them")
+    if hidden_rows := body["waiting"] - len(rows):
+        note(f"{counted(hidden_rows, 'row')} more; --limit shows them")
 
 
 @group.command("show")
@@ -58,11 +58,11 @@ def show_rows(
 
     Example: lakeward quarantine show shop.visits"""
     body = _ask(server, table, limit)
-    known = {r["id"]: r for r in body["rows"]}
-    if missing := [row_id for row_id in rows or () if row_id not in known]:
-        reason = f"it is not among the {len(known)} rows that wait; `lakeward quarantine list {table}` shows them"
+    rows_by_id = {r["id"]: r for r in body["rows"]}
+    if missing := [row_id for row_id in rows or () if row_id not in rows_by_id]:
+        reason = f"it is not among the {len(rows_by_id)} rows that wait; `lakeward quarantine list {table}` shows them"
         raise InvalidRequest(what=f"row {missing[0]}", reason=reason)
-    shown = [_shown(known[row_id]) for row_id in rows or known]
+    shown = [_shown(rows_by_id[row_id]) for row_id in rows or rows_by_id]
     if as_json:
         print_json(shown)
         return

@@ -319,8 +319,8 @@ def resync(
     with open_client(server) as client:
         path = routes.RESYNC.format(table=TablePath.parse(table))
         asked = encode(ResyncTable(choice=choice, discard_newer=discard_newer))
-        given = lake_params(lake)
-        body = client.server.ask("POST", path, asked, params=given, repeatable=False, timeout_s=LOAD_S)
+        lake_query = lake_params(lake)
+        body = client.server.ask("POST", path, asked, params=lake_query, repeatable=False, timeout_s=LOAD_S)
         if wait is not None:
             with watching(server, table):
                 done = client.tier_now(table, limit_s=wait, lake=lake)

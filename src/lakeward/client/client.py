@@ -78,11 +78,11 @@ class Client:
         `partition_by`: columns, or the year, month, day or hour of one (`"day(ts)"`).
         `freshness` is the longest a row may wait before the lake shows it (`"30 s"`, a timedelta); `lake` False keeps
         the table out of the lake. Raises `InvalidTable`, `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`."""
-        given = dict(properties or {})
+        all_properties = dict(properties or {})
         if freshness is not None:
-            given[FRESHNESS] = _duration(freshness)
+            all_properties[FRESHNESS] = _duration(freshness)
         if lake is not None:
-            given[LAKE] = "true" if lake else "false"
+            all_properties[LAKE] = "true" if lake else "false"
         with of_table(path):
             descriptor = TableDescriptor(
                 schema=Schema(columns=with_key(parse_columns(columns), as_names(primary_key))),
@@ -91,7 +91,7 @@ class Client:
                 bucket_keys=as_names(bucket_key),
                 bucket_count=buckets,
                 bucket_function=BucketFunction(bucket_function or "fluss"),
-                properties=given,
+                properties=all_properties,
                 comment=comment,
             )
             request = CreateTable(

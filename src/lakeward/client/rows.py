@@ -167,17 +167,17 @@ def _fit(rows: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
     kind = to_arrow_type(column.type)
     if column.name not in rows.column_names:
         return pa.chunked_array([pa.nulls(rows.num_rows, kind)], type=kind)
-    given = rows.column(column.name)
-    if given.type == kind:
-        return given
-    if is_exact_stand_in(given.type, kind):
-        return _cast(plain(given, kind), kind, column, where)
-    if not is_fitting(given.type, kind):
-        if given.null_count == len(given):
-            return pa.chunked_array([pa.nulls(len(given), kind)], type=kind)
-        row = _first(given, lambda part: part.null_count < len(part))
-        raise InvalidRows(table=where, row=row, column=column.name, reason=_misfit(given.type, column))
-    return _cast(given, kind, column, where)
+    column_values = rows.column(column.name)
+    if column_values.type == kind:
+        return column_values
+    if is_exact_stand_in(column_values.type, kind):
+        return _cast(plain(column_values, kind), kind, column, where)
+    if not is_fitting(column_values.type, kind):
+        if column_values.null_count == len(column_values):
+            return pa.chunked_array([pa.nulls(len(column_values), kind)], type=kind)
+        row = _first(column_values, lambda part: part.null_count < len(part))
+        raise InvalidRows(table=where, row=row, column=column.name, reason=_misfit(column_values.type, column))
+    return _cast(column_values, kind, column, where)
 
 
 def _misfit(given: pa.DataType, column: Column) -> str:

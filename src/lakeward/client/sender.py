@@ -81,8 +81,10 @@ class PutSender:
             self.drive(lambda: next(source, None))
         except LakewardError as error:
             if stored_rows:
-                told = f"{stored_rows:,} rows of this {self.kind} to {self.table.path} are stored"
-                error.add_note(f"{told}, no others" if isinstance(error, InvalidInput) else f"at least {told}")
+                stored_text = f"{stored_rows:,} rows of this {self.kind} to {self.table.path} are stored"
+                error.add_note(
+                    f"{stored_text}, no others" if isinstance(error, InvalidInput) else f"at least {stored_text}"
+                )
             raise
         return acks
 

@@ -148,10 +148,10 @@ def _find_start(plugin: EmbeddedPlugin, table: TableInfo, start: Start) -> dict[
 def _find_moment(plugin: EmbeddedPlugin, table: TableInfo, at_ms: int) -> dict[Bucket, int]:
     """By the log alone where it goes back so far; else by the lake. Raises `HistoryGone`."""
     store = plugin.store()
-    found = {bucket: store.offset_at(table, bucket, at_ms) for bucket in store.bounds(table)}
+    start_offsets = {bucket: store.offset_at(table, bucket, at_ms) for bucket in store.bounds(table)}
     bounds = store.bounds(table)  # asked after it: retention may have cut the log meanwhile
-    if all(b not in bounds or offset > bounds[b].start or not bounds[b].start for b, offset in found.items()):
-        return found
+    if all(b not in bounds or offset > bounds[b].start or not bounds[b].start for b, offset in start_offsets.items()):
+        return start_offsets
     from lakeward.read.streamrows import StreamRows
 
     rows = StreamRows.open(plugin, table.path)

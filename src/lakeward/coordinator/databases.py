@@ -36,9 +36,9 @@ class Databases:
     def alter(self, database: str, lake: str | None) -> DatabaseStatus:
         """Counts for tables that are made from now on. Raises `LakeNotFound`, `InvalidRequest`."""
         check_database(database)
-        known = self._board.options.configured
-        if lake is not None and lake not in known:
-            raise LakeNotFound(lake=lake[:80], lakes=", ".join(known) or "none")
+        configured_lakes = self._board.options.configured
+        if lake is not None and lake not in configured_lakes:
+            raise LakeNotFound(lake=lake[:80], lakes=", ".join(configured_lakes) or "none")
         with self._board.lock, self._board.store.transaction():
             self._board.store.save_database(database, lake)
             self._lakes.pop(database, None)

@@ -97,8 +97,8 @@ class Desk:
         for kind in self._kinds.values():
             if kind.name in job.kinds and len(granted) < room:
                 sides = kind.choose(job, room - len(granted))
-                given = [(side, self._grant(kind, side, job)) for side in sides]
-                granted += kind.together(given) if job.reads_together else [handed for _, handed in given]
+                grants = [(side, self._grant(kind, side, job)) for side in sides]
+                granted += kind.together(grants) if job.reads_together else [handed for _, handed in grants]
         return granted
 
     def _grant(self, kind: Kind, side: LakeSide, job: JobRecord) -> HandedOut:

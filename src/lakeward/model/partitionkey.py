@@ -136,8 +136,8 @@ class PartitionKey:
         if self.unit is None:
             return field == pa.scalar(text).cast(kind)
         first, end = self._bounds(text, kind)
-        known = pc.scalar(True) if first is None else field >= first
-        return known if end is None else known & (field < end)
+        lower_bound = pc.scalar(True) if first is None else field >= first
+        return lower_bound if end is None else lower_bound & (field < end)
 
     def is_in(self, text: str, values: pa.Array) -> np.ndarray:
         """Which values lie in a partition."""

@@ -103,8 +103,8 @@ def diff_schemas(before: Schema, after: Schema) -> Iterator[ColumnDifference]:
     for column in before.columns:
         if column.column_id not in after.by_id:
             yield ColumnDifference(ColumnChange.DROP, column, None)
-    kept = [c for c in before.columns if c.column_id in after.by_id]
-    stay = _longest_run([c.column_id for c in kept], [c.column_id for c in after.columns])
+    remaining_columns = [c for c in before.columns if c.column_id in after.by_id]
+    stay = _longest_run([c.column_id for c in remaining_columns], [c.column_id for c in after.columns])
     last = max((i for i, c in enumerate(after.columns) if c.column_id in before.by_id), default=-1)
     for place, column in enumerate(after.columns):
         old = before.by_id.get(column.column_id)

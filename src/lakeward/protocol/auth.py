@@ -143,18 +143,18 @@ class TokenSet:
         Compares in constant time, every token each time."""
         if self.is_open:
             return ANONYMOUS
-        known = None
+        matched_token = None
         shown = (secret or "").encode(errors="backslashreplace")
         for token in self.known():
             if hmac.compare_digest(token.secret.encode(), shown):
-                known = token
-        if known is None and self.issuer is not None and secret:
-            known = self.issuer.identify(secret, what)
-            if known is not None and known.name in {token.name for token in self.known()}:
-                raise Unauthorized(what=what, reason=f"{known.name} is the name of a token in server.tokens")
-        if known is None:
+                matched_token = token
+        if matched_token is None and self.issuer is not None and secret:
+            matched_token = self.issuer.identify(secret, what)
+            if matched_token is not None and matched_token.name in {token.name for token in self.known()}:
+                raise Unauthorized(what=what, reason=f"{matched_token.name} is the name of a token in server.tokens")
+        if matched_token is None:
             raise Unauthorized(what=what)
-        return known
+        return matched_token
 
     def authorize(self, secret: str | None, needed: Role, what: str) -> Token:
         """The same with a role. Raises `Unauthorized` or `Forbidden`."""

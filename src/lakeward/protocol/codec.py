@@ -211,16 +211,16 @@ def _decode_key(kind: Any, key: str) -> Any:
 @cache
 def _dataclass_decoder(kind: type) -> Decoder:
     def decode_dataclass(body: Any, where: Where, blobs: Sequence[bytes]) -> Any:
-        values, given = _expect(dict, body, where), {}
+        values, fields = _expect(dict, body, where), {}
         for attribute, names, read, is_needed in _read(kind):
             for name in names:
                 if name in values:
-                    given[attribute] = read(values[name], (where, "." + name), blobs)
+                    fields[attribute] = read(values[name], (where, "." + name), blobs)
                     break
             else:
                 if is_needed:
                     raise InvalidRequest(what=f"{_spelled(where)}.{attribute}", reason="the field is missing")
-        return kind(**given)
+        return kind(**fields)
 
     return decode_dataclass
 

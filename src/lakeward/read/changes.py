@@ -136,18 +136,18 @@ def _find_pair(rows: StreamRows, since: Point, until: Point, lease: HeldLease, l
         return None
     last = until if isinstance(until, str | int | datetime) and until != LATEST else None
     chosen = [choose_snapshot(str(path), retained, since), choose_snapshot(str(path), retained, last) if last else None]
-    found: list[LakeSnapshot] = []
-    for wanted in chosen:
+    snapshots: list[LakeSnapshot] = []
+    for moment in chosen:
         plan = coordinator.read_plan(path, lease_s=lease_s, side=side)
         lease.add(HeldLease(coordinator, plan.lease_id, lease_s))
-        snapshot_id = wanted.snapshot_id if wanted is not None else plan.snapshot_id
+        snapshot_id = moment.snapshot_id if moment is not None else plan.snapshot_id
         if snapshot_id is None:
             return None
         coordinator.renew_read(plan.lease_id, lease_s, snapshot_id)
         loaded = lake.load_snapshot(snapshot_id)
         assert loaded is not None, "it was named"
-        found.append(loaded)
-    return SnapshotPair(lake, *found)
+        snapshots.append(loaded)
+    return SnapshotPair(lake, *snapshots)
 
 
 def plan_ranges(

@@ -62,15 +62,18 @@ def plan_moment(rows: StreamRows, moment: datetime) -> UnionPlan | None:
     """The state after the last change of that moment. None: the changelog does not go back to a snapshot before it."""
     at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     base = find_base(() if rows.lake is None else rows.lake.snapshots(), at_ms)
-    known = None if base is None or rows.lake is None else rows.lake.load_snapshot(base.snapshot_id)
-    offsets = (known.offsets if known is not None else None) or OffsetMap()
+    base_snapshot = None if base is None or rows.lake is None else rows.lake.load_snapshot(base.snapshot_id)
+    offsets = (base_snapshot.offsets if base_snapshot is not None else None) or OffsetMap()
     tails = plan_tails(offsets, rows.offsets_at(at_ms + 1, rows.ends()))
     try:
         rows.check_kept({b: r.start for b, r in tails.items()}, {b: r.stop for b, r in tails.items()})
     except HistoryGone:
         return None
     return UnionPlan(
-        snapshot_id=None if known is None else known.snapshot_id, lake_offsets=offsets, tails=tails, lake_at_ms=at_ms
+        snapshot_id=None if base_snapshot is None else base_snapshot.snapshot_id,
+        lake_offsets=offsets,
+        tails=tails,
+        lake_at_ms=at_ms,
     )
 
 

@@ -82,15 +82,15 @@ def read_piece(
     Connections are kept per process; a crash leaves nothing behind. Raises what the lake and the hot store raise."""
     table, bucket = piece.table, piece.bucket
     hot = _open_hot(piece, plugins)
-    wanted = [n for n in table.schema.names if n in {*columns, *filter_columns}]
+    read_names = [n for n in table.schema.names if n in {*columns, *filter_columns}]
     tails = {} if bucket is None or piece.tail is None else {bucket: piece.tail}
     folds = fold_tails(hot, table, piece.mixed if bucket is None else tails)
     if piece.snapshot_id is not None and piece.lake_name is not None:
         lake = plugins.lake(Plugin(name=piece.lake_name, options=piece.lake_options))
         reader = lake.open_reader(table).pinned()
-        yield from lake_rows(reader, table, piece.snapshot_id, [bucket], folds, [*wanted, *LAKE_NAMES], filter)
+        yield from lake_rows(reader, table, piece.snapshot_id, [bucket], folds, [*read_names, *LAKE_NAMES], filter)
     kv = {} if bucket is None or piece.kv is None else {bucket: piece.kv}
-    yield from hot_rows(hot, table, kv, tails, folds, wanted)
+    yield from hot_rows(hot, table, kv, tails, folds, read_names)
 
 
 def _open_hot(piece: ReadPiece, plugins: PluginCache) -> HotStore:

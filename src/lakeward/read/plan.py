@@ -85,11 +85,11 @@ def plan_union(
     know."""
     if mode is ReadMode.LAKE:
         return plan_lake(snapshot)
-    known = OffsetMap() if snapshot is None else snapshot.offsets or OffsetMap()
-    needs_kv = {b: v.end for b, v in (bounds or {}).items() if b not in known and v.start > 0}
+    lake_offsets = OffsetMap() if snapshot is None else snapshot.offsets or OffsetMap()
+    needs_kv = {b: v.end for b, v in (bounds or {}).items() if b not in lake_offsets and v.start > 0}
     tails = {}
     for tail in plan.tails:
-        start = known.get(tail.bucket, tail.range.start)
+        start = lake_offsets.get(tail.bucket, tail.range.start)
         if start < tail.range.stop and tail.bucket not in needs_kv:
             tails[tail.bucket] = OffsetRange(start, tail.range.stop)
     return replace(plan_lake(snapshot), tails=tails, needs_kv=needs_kv)

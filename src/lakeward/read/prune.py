@@ -24,21 +24,23 @@ MOST_KEYS = 64
 
 def prune_buckets(table: TableInfo, predicate: Predicate | None, buckets: Iterable[Bucket]) -> set[Bucket]:
     """Buckets that may hold a row for which the filter is true. In doubt a bucket stays."""
-    kept = sorted(set(buckets))
-    if predicate is None or not kept:
-        return set(kept)
+    remaining_buckets = sorted(set(buckets))
+    if predicate is None or not remaining_buckets:
+        return set(remaining_buckets)
     numbers = find_numbers(table, predicate)
-    kept = [b for b in kept if numbers is None or b.number in numbers]
+    remaining_buckets = [b for b in remaining_buckets if numbers is None or b.number in numbers]
     if not table.descriptor.is_partitioned:
-        return set(kept)
-    partitions = sorted({b.partition for b in kept})
+        return set(remaining_buckets)
+    partitions = sorted({b.partition for b in remaining_buckets})
     schema = to_arrow_schema(table.schema)
     keys = table.descriptor.partitioning
-    known = [partition_facts(schema, keys, name) for name in partitions]
+    partition_values = [partition_facts(schema, keys, name) for name in partitions]
     possible = {
-        name for name, may in zip(partitions, may_match(predicate.expression, schema, known), strict=True) if may
+        name
+        for name, may in zip(partitions, may_match(predicate.expression, schema, partition_values), strict=True)
+        if may
     }
-    return {b for b in kept if b.partition in possible}
+    return {b for b in remaining_buckets if b.partition in possible}
 
 
 def find_numbers(table: TableInfo, predicate: Predicate) -> set[int] | None:

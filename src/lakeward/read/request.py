@@ -40,7 +40,7 @@ class ReadRequest:
 
     def __post_init__(self) -> None:
         others = {"as_of": self.as_of, "at_least": self.at_least, "mode hot": self.mode is ReadMode.HOT or None}
-        named = next((name for name, given in others.items() if given is not None), None)
+        named = next((name for name, option_value in others.items() if option_value is not None), None)
         if self.cut is not None and named is not None:
             raise InvalidRequest(what="cut", reason=f"it is a moment of its own; leave {named} out")
         if self.as_of is not None and self.mode is ReadMode.HOT:

@@ -47,12 +47,14 @@ class SnapshotPair:
         names = list(dict.fromkeys((*columns, *key, *LAKE_NAMES)))
         added = _table(self._scan(self.head.snapshot_id, bucket, names, pc.field(OFFSET) >= begin))
         stayed = _offsets(self._scan(self.head.snapshot_id, bucket, [OFFSET], pc.field(OFFSET) < begin))
-        gone = _table(_without(self._scan(self.base.snapshot_id, bucket, names), stayed))
-        if gone is None and added is None:
+        removed_rows = _table(_without(self._scan(self.base.snapshot_id, bucket, names), stayed))
+        if removed_rows is None and added is None:
             return None
-        gone = gone if gone is not None else added.slice(0, 0)  # type: ignore[union-attr]
-        added = added if added is not None else gone.slice(0, 0)
-        return diff_rows(gone, added, key, end, self.head.committed_at_ms).select([*columns, CHANGE_TYPE, *LAKE_NAMES])
+        removed_rows = removed_rows if removed_rows is not None else added.slice(0, 0)  # type: ignore[union-attr]
+        added = added if added is not None else removed_rows.slice(0, 0)
+        return diff_rows(removed_rows, added, key, end, self.head.committed_at_ms).select(
+            [*columns, CHANGE_TYPE, *LAKE_NAMES]
+        )
 
     def _scan(
         self, snapshot: SnapshotId, bucket: Bucket, names: Sequence[str], filter: pc.Expression | None = None
@@ -75,8 +77,8 @@ def diff_rows(gone: pa.Table, added: pa.Table, key: Sequence[str], end: int, at_
         _kind(_at(deleted, *at_end), ChangeType.DELETE),
     ]
     names = [*added.column_names, CHANGE_TYPE, _ORDER]
-    whole = pa.concat_tables([p.select(names) for p in parts], promote_options="permissive")
-    return whole.sort_by([(OFFSET, "ascending"), (_ORDER, "ascending")]).drop_columns([_ORDER])
+    all_rows = pa.concat_tables([p.select(names) for p in parts], promote_options="permissive")
+    return all_rows.sort_by([(OFFSET, "ascending"), (_ORDER, "ascending")]).drop_columns([_ORDER])
 
 
 def _at(rows: pa.Table, offsets: pa.Array, moments: pa.Array) -> pa.Table:

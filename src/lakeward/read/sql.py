@@ -45,7 +45,7 @@ def parse_query(query: str) -> exp.Expression:
 def named_tables(statement: exp.Expression) -> list[str]:
     """Paths of Lakeward tables: those named database.table. Names without a dot are the query's own (CTEs)."""
     names: set[str] = set()
-    own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+    cte_names = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
     for node in statement.find_all(exp.Table):
         if isinstance(node.this, exp.Func):
             _check_function(node.this)
@@ -53,7 +53,7 @@ def named_tables(statement: exp.Expression) -> list[str]:
             raise InvalidRequest(what=f"table {node.sql('duckdb')}", reason="write it as database.table")
         elif node.db:
             names.add(f"{node.db}.{node.name}")
-        elif node.name.lower() not in own:
+        elif node.name.lower() not in cte_names:
             reason = NO_FILES if "." in node.name or "/" in node.name else "write it as database.table"
             raise InvalidRequest(what=f"table {node.name}", reason=reason)
     return sorted(names)

@@ -115,15 +115,15 @@ class StreamRows:
 
     def check_kept(self, starts: Mapping[Bucket, int], ends: Mapping[Bucket, int]) -> None:
         """Raises `HistoryGone` where `[start, end)` of a bucket is neither in the log nor in the lake."""
-        known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
+        lake_offsets, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
         for bucket, end in ends.items():
             start, log = starts.get(bucket, 0), bounds.get(bucket)
             reach = end if log is None else min(end, log.start)
             gaps = [r for r in lost.get(bucket, ()) if max(r.start, start) < min(r.stop, reach)]
-            if start < reach and (gaps or known.get(bucket, 0) < reach):
-                whole = known.get(bucket, 0) >= reach
+            if start < reach and (gaps or lake_offsets.get(bucket, 0) < reach):
+                is_in_lake = lake_offsets.get(bucket, 0) >= reach
                 earliest = (
-                    max(_begin(r, log) for r in gaps) if gaps and whole else log.start if log is not None else end
+                    max(_begin(r, log) for r in gaps) if gaps and is_in_lake else log.start if log is not None else end
                 )
                 raise self._gone(bucket, f"offset {start}", earliest)
 
@@ -131,19 +131,19 @@ class StreamRows:
         """Checks offsets that were looked up by a moment. Raises `HistoryGone` if changes between that moment and the
         first retained one may be missing. It names the bucket whose first retained change is the latest: all buckets
         are complete from that moment on."""
-        known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
-        gone: list[tuple[float, Bucket, int]] = []
+        lake_offsets, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
+        lost_ranges: list[tuple[float, Bucket, int]] = []
         for bucket, start in starts.items():
             log = bounds.get(bucket)
             begins = {_begin(r, log) for r in lost.get(bucket, ())} | (
-                {log.start} if log and bucket not in known else set()
+                {log.start} if log and bucket not in lake_offsets else set()
             )
             first = self._first_at(bucket, start) if start > 0 and start in begins else None
             came = first is not None and first.timestamp() * 1000 > at_ms
             if came or (start > 0 and start in begins and first is None and log is not None and log.end_at_ms > at_ms):
-                gone.append((math.inf if first is None else first.timestamp(), bucket, start))
-        if gone:
-            _, bucket, start = max(gone)
+                lost_ranges.append((math.inf if first is None else first.timestamp(), bucket, start))
+        if lost_ranges:
+            _, bucket, start = max(lost_ranges)
             raise self._gone(bucket, datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(), start)
 
     def _gone(self, bucket: Bucket, since: str, earliest: int) -> HistoryGone:
@@ -179,10 +179,10 @@ class StreamRows:
         if self.history is None or (bounds is not None and (offset > bounds.start or bounds.start == 0)):
             return offset
         if not self.history.has_offsets:  # nor times: what was committed before the moment was written before it
-            known = [
+            segment_times = [
                 s.offsets.get(bucket, 0) for s in self.history.snapshots() if s.offsets and s.committed_at_ms <= at_ms
             ]
-            return min(offset, max(known, default=0))
+            return min(offset, max(segment_times, default=0))
         moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))
         head = self.history.load_snapshot(self.snapshot_id)
         if head is None:
@@ -240,15 +240,15 @@ class StreamRows:
         files = [f for f in lake.files(head.snapshot_id) if f.bucket in (bucket, None)]
         if not lake.has_offsets and any(_is_unplaced(f, lake.adopted) for f in files):
             raise self._gone(bucket, f"offset {wanted.start}", log_start)
-        own = self._is_of(bucket) if any(f.bucket is None for f in files) else None
+        is_own_bucket = self._is_of(bucket) if any(f.bucket is None for f in files) else None
         parts = windows(files, wanted)
-        is_whole = own is None and len(parts) == 1 and all(_is_within(f.offsets, wanted) for f in files)
+        is_whole = is_own_bucket is None and len(parts) == 1 and all(_is_within(f.offsets, wanted) for f in files)
         for part in parts:
             inside = (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
             scanned = lake.scan_buckets(
                 head.snapshot_id,
                 columns=names,
-                filter=None if is_whole else inside if own is None else own & inside,
+                filter=None if is_whole else inside if is_own_bucket is None else is_own_bucket & inside,
                 buckets=[bucket, None],
             )
             yield from in_order([b for _, b in scanned if b.num_rows])

@@ -77,9 +77,9 @@ def without_replaced_mixed(batch: pa.RecordBatch, folds: Iterable[TailFold], tab
         if folded.keys is not None:
             batch = _without_keys(batch, folded.keys, descriptor.primary_key)
             continue
-        own = rows_of(batch, folded.bucket, descriptor.partitioning)
-        gone = own & folded.replaced.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
-        batch = batch.filter(pa.array(~gone)) if gone.any() else batch
+        is_own_bucket = rows_of(batch, folded.bucket, descriptor.partitioning)
+        is_replaced = is_own_bucket & folded.replaced.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
+        batch = batch.filter(pa.array(~is_replaced)) if is_replaced.any() else batch
     return batch
 
 

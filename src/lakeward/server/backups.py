@@ -146,12 +146,12 @@ def list_backups(target: str) -> list[BackupManifest]:
     from pyarrow.fs import FileSelector, FileType
 
     storage, root = open_target(target)
-    found = []
+    backups = []
     for info in storage.get_file_info(FileSelector(root, allow_not_found=True)):
         path = f"{root}/{info.base_name}/{MANIFEST}"
         if info.base_name.startswith(PREFIX) and storage.get_file_info(path).type == FileType.File:
-            found.append(_load(storage, path))
-    return sorted(found, key=lambda m: m.begun_at_ms)
+            backups.append(_load(storage, path))
+    return sorted(backups, key=lambda m: m.begun_at_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +174,11 @@ def restore_backup(target: str, data: Path, name: str | None = None, *, with_lak
         reason = "no lake is in it; it was made without --with-lake, or no lake is in a folder of that machine"
         raise InvalidRequest(what=f"backup {manifest.name}", reason=reason)
     folders = {n: Path(manifest.lakes[n].folder) for n in manifest.lake_files} if with_lake else {}
-    there = {n: str(folder) for n, folder in folders.items() if folder.is_dir() and any(folder.iterdir())}
+    used_folders = {n: str(folder) for n, folder in folders.items() if folder.is_dir() and any(folder.iterdir())}
     copies = {
-        n: _Copy(target, manifest.name, f"{LAKES}/{n}", manifest.lake_files[n]) for n in folders if n not in there
+        n: _Copy(target, manifest.name, f"{LAKES}/{n}", manifest.lake_files[n])
+        for n in folders
+        if n not in used_folders
     }
     aside = _Copy(target, manifest.name, FILES, manifest.files).fetch(data)
     lakes_aside = {n: copy.fetch(folders[n]) for n, copy in copies.items()}
@@ -184,7 +186,7 @@ def restore_backup(target: str, data: Path, name: str | None = None, *, with_lak
     put_in_place(aside, data)
     for lake, lake_aside in lakes_aside.items():
         put_in_place(lake_aside, folders[lake])
-    return RestoredBackup(manifest=manifest, lakes={n: str(folders[n]) for n in copies}, lakes_there=there)
+    return RestoredBackup(manifest=manifest, lakes={n: str(folders[n]) for n in copies}, lakes_there=used_folders)
 
 
 @dataclass(frozen=True)
@@ -204,10 +206,12 @@ class _Copy:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(mode=0o700, parents=True)
         # A link in a backup would bring any file of this machine into the new folder.
-        own = None if "://" in self.target else AllowedPaths("", root, top)
+        allowed_paths = None if "://" in self.target else AllowedPaths("", root, top)
         for path, (size, checksum) in self.files.items():
             is_elsewhere = ".." in Path(path).parts or Path(path).is_absolute()
-            if is_elsewhere or (own is not None and not own.allows(f"{own.location}/{path}")):
+            if is_elsewhere or (
+                allowed_paths is not None and not allowed_paths.allows(f"{allowed_paths.location}/{path}")
+            ):
                 raise InvalidRequest(what=f"backup {self.backup}", reason=f"its file {path} lies elsewhere")
             file = aside / path
             file.parent.mkdir(parents=True, exist_ok=True)

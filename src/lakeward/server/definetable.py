@@ -12,7 +12,7 @@ from lakeward.protocol.tables import DefineTable
 def describe_table(asked: DefineTable) -> TableDescriptor:
     """Raises `InvalidRequest`, `InvalidTable` and what else is wrong with columns."""
     key = as_names(asked.primary_key)
-    given = {} if asked.freshness is None else {options.TABLE_DATALAKE_FRESHNESS.key: asked.freshness}
+    properties = {} if asked.freshness is None else {options.TABLE_DATALAKE_FRESHNESS.key: asked.freshness}
     return TableDescriptor(
         schema=Schema(columns=with_key(parse_columns(asked.columns), key)),
         primary_key=key,
@@ -20,6 +20,6 @@ def describe_table(asked: DefineTable) -> TableDescriptor:
         bucket_keys=(),
         bucket_count=asked.buckets,
         bucket_function=BucketFunction.FLUSS,
-        properties=given,
+        properties=properties,
         comment=asked.comment,
     )

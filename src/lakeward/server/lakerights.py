@@ -22,14 +22,16 @@ _PLACE_NAME = re.compile(r"(path|location|warehouse|directory|dir)s?$")
 def seen_lakes(services: Services, token: Token) -> Container[str]:
     """The lakes that a token may know of: those that databases of its own may have, and those its tables are in."""
     coordinator = services.coordinator
-    known = coordinator.board.options.configured
+    configured_lakes = coordinator.board.options.configured
     if not token.tables:
-        return known
-    own = {pattern.partition(".")[0] for pattern in token.tables}
-    own |= {listed.name for listed in coordinator.databases.listed() if token.may_see(listed.name)}
+        return configured_lakes
+    token_databases = {pattern.partition(".")[0] for pattern in token.tables}
+    token_databases |= {listed.name for listed in coordinator.databases.listed() if token.may_see(listed.name)}
     with coordinator.board.lock:
         used = {side.options.lake for side in coordinator.board.sides() if token.may_use(side.info.path)}
-    return used | {lake for lake in known if any(coordinator.databases.may_have(name, lake) for name in own)}
+    return used | {
+        lake for lake in configured_lakes if any(coordinator.databases.may_have(name, lake) for name in token_databases)
+    }
 
 
 def check_new_table(services: Services, token: Token, path: TablePath, properties: Mapping[str, str]) -> None:

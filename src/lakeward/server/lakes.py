@@ -106,13 +106,13 @@ class ServerLakes:
     def _record(self, lake: LakeConfig) -> LakeRecord:
         is_short = lake.name == DEFAULT_LAKE and self.config.is_set(options.DATALAKE_FORMAT)
         prefix = f"datalake.{lake.format}." if is_short else f"lakes.{lake.name}."
-        own = shown_options(lake.settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
+        shown_settings = shown_options(lake.settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
         first = {"datalake.format" if is_short else f"{prefix}format": lake.format}
         first |= {options.DATALAKE_DEFAULT_LAKE.key: lake.name} if len(self.lakes) > 1 and lake is self.lake else {}
         return LakeRecord(
             format=lake.format,
             place=self._place(lake),
-            settings={**first, **{f"{prefix}{k}": v for k, v in {**own, **lake.defaults}.items()}},
+            settings={**first, **{f"{prefix}{k}": v for k, v in {**shown_settings, **lake.defaults}.items()}},
             defaults={f"{prefix}{k}": v for k, v in self._plugin(lake.format).defaults(self._folder(lake)).items()},
             folder="" if (local := self._local(lake)) is None else str(local.folder),
         )

@@ -152,10 +152,10 @@ def check_bucket_function(
     format: str, capabilities: LakeCapabilities, path: TablePath, descriptor: TableDescriptor
 ) -> None:
     """Called when a table that has rows is given a lake. Raises `InvalidTable`."""
-    made_with, own = descriptor.bucket_function, capabilities.bucket_function
-    if capabilities.bucket_function_needed and descriptor.bucket_keys and made_with != own:
+    made_with, of_format = descriptor.bucket_function, capabilities.bucket_function
+    if capabilities.bucket_function_needed and descriptor.bucket_keys and made_with != of_format:
         reason = (
-            f"its rows are spread by that function, and readers of {format} look for a key where the function {own} "
+            f"its rows are spread by that function, and readers of {format} look for a key where the function {of_format} "
             f"puts it: make a table anew that has this lake from the start, and write its rows there"
         )
         raise InvalidTable(table=str(path), field="bucket_function", value=str(made_with), reason=reason)

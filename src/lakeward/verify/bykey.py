@@ -41,20 +41,20 @@ def check_by_key(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
 def compare_by_key(task: BucketTask, hot: HotStore, lake_batches: Iterable[pa.RecordBatch]) -> Part:
     """`found`: the lake's rows of the bucket."""
     names, holder = _names(task), f"verify-{uuid4()}"
-    there = _table(task, names, lake_batches)
+    lake_table = _table(task, names, lake_batches)
     if task.bounds is None:
         why = "the hot store has no such bucket any more"
-        return Part(rows=there.num_rows, beyond=(task.not_checked("live rows", why),))
+        return Part(rows=lake_table.num_rows, beyond=(task.not_checked("live rows", why),))
     try:
         snapshot = hot.take_snapshot(task.table, task.bucket, holder)
         if snapshot is None and task.bounds.start > 0:
             why = "no KV snapshot can be read, and the log no longer begins at 0"
-            return Part(rows=there.num_rows, beyond=(task.not_checked("live rows", why),))
+            return Part(rows=lake_table.num_rows, beyond=(task.not_checked("live rows", why),))
         held = _table(task, names, [] if snapshot is None else hot.read_snapshot(task.table, snapshot, names))
         expected = _expected(task, hot, names, held, 0 if snapshot is None else snapshot.log_offset)
     finally:
         hot.release_snapshots(task.table, holder)
-    return _compare(task, expected, there)
+    return _compare(task, expected, lake_table)
 
 
 def _names(task: BucketTask) -> list[str]:
@@ -95,16 +95,22 @@ def _back(task: BucketTask, names: list[str], batches: Sequence[pa.RecordBatch])
 
 
 def _compare(task: BucketTask, expected: _Expected, lake_rows: pa.Table) -> Part:
-    wanted, there, unknown = _number(task, [expected.rows, lake_rows, expected.unknown])
-    unique, counts = np.unique(there, return_counts=True)
+    expected_rows, lake_numbers, unknown = _number(task, [expected.rows, lake_rows, expected.unknown])
+    unique, counts = np.unique(lake_numbers, return_counts=True)
     parts = (
-        (FindingKind.MISSING, np.setdiff1d(wanted, unique), expected.rows, wanted, "keys are not in the lake"),
-        (FindingKind.DUPLICATE, unique[counts > 1], lake_rows, there, "keys are in the lake more than once"),
+        (
+            FindingKind.MISSING,
+            np.setdiff1d(expected_rows, unique),
+            expected.rows,
+            expected_rows,
+            "keys are not in the lake",
+        ),
+        (FindingKind.DUPLICATE, unique[counts > 1], lake_rows, lake_numbers, "keys are in the lake more than once"),
         (
             FindingKind.STRAY,
-            np.setdiff1d(unique, np.concatenate([wanted, unknown])),
+            np.setdiff1d(unique, np.concatenate([expected_rows, unknown])),
             lake_rows,
-            there,
+            lake_numbers,
             "keys are in the lake and should not be",
         ),
     )
@@ -113,12 +119,14 @@ def _compare(task: BucketTask, expected: _Expected, lake_rows: pa.Table) -> Part
     ]
     compared = 0
     if task.deep:
-        chosen = _sampled(task, wanted)
-        hot_rows = _with(expected.rows, wanted).filter(pa.array(np.isin(wanted, chosen)))
-        different, compared = altered_offsets(hot_rows, _with(lake_rows, there), list(task.table.schema.names))
+        chosen = _sampled(task, expected_rows)
+        hot_rows = _with(expected.rows, expected_rows).filter(pa.array(np.isin(expected_rows, chosen)))
+        different, compared = altered_offsets(hot_rows, _with(lake_rows, lake_numbers), list(task.table.schema.names))
         if len(different):
             findings.append(
-                _finding(task, FindingKind.ALTERED, different, lake_rows, there, "rows differ from the hot store")
+                _finding(
+                    task, FindingKind.ALTERED, different, lake_rows, lake_numbers, "rows differ from the hot store"
+                )
             )
     lost = len(np.unique(unknown))
     beyond = (task.not_checked(f"{lost} keys replaced since", "no before-images in the changelog"),) if lost else ()

@@ -81,12 +81,12 @@ def _compare(
     windows = task.sampled([(int(values[at]), int(values[at:][: task.window_rows][-1]) + 1) for at in firsts])
     starts = [start for start, _ in windows]
     chosen = live if task.sample >= 1 else _within(live, windows)
-    with WindowSpill(starts) as held, WindowSpill(starts) as there:
+    with WindowSpill(starts) as held, WindowSpill(starts) as lake_spill:
         for batch in hot_rows(chosen):
             held.add(batch)
-        gather_rows(task, lake, windows, count, there)
+        gather_rows(task, lake, windows, count, lake_spill)
         for number, window in enumerate(windows):
-            ours, theirs = held.take(number), there.take(number)
+            ours, theirs = held.take(number), lake_spill.take(number)
             low, high = np.searchsorted(values, window)
             lost += int(high - low) - (0 if ours is None else ours.num_rows)
             if ours is not None and theirs is not None:

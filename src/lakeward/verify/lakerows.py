@@ -56,15 +56,15 @@ def gather_rows(
     a PK table nothing should lie below its first live row."""
     if task.sample < 1 or not windows:
         count_rows(task, lake, count)
-        wanted = _inside(windows) if windows else None
+        window_filter = _inside(windows) if windows else None
     elif task.lake_table.is_pk or windows[0][0] == 0:
-        wanted = None
+        window_filter = None
     else:
         count_rows(task, lake, count, pc.field(OFFSET) < windows[0][0])
-        wanted = (pc.field(OFFSET) >= windows[0][0]) | pc.field(OFFSET).is_null()
+        window_filter = (pc.field(OFFSET) >= windows[0][0]) | pc.field(OFFSET).is_null()
     if not windows:
         return
-    for batch in _merged(read_lake(task, lake, [*task.lake_table.schema.names, OFFSET], wanted)):
+    for batch in _merged(read_lake(task, lake, [*task.lake_table.schema.names, OFFSET], window_filter)):
         offsets = batch.column(OFFSET)
         if task.sample >= 1:
             count.see_column(offsets)

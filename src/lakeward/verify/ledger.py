@@ -89,14 +89,14 @@ def removed_snapshots(
     """Snapshots that rounds of the ledger made and the lake no longer retains, oldest first, with a range that each
     added.
     """
-    there = {s.snapshot_id for s in retained}
+    retained_ids = {s.snapshot_id for s in retained}
     listed = sorted((e for entries in grouped.values() for e in entries), key=lambda e: e.committed_at_ms)
-    gone = {
+    removed_ids = {
         e.snapshot_id: e.range
         for e in listed
-        if e.kind is LedgerKind.ROUND and e.snapshot_id and e.snapshot_id not in there
+        if e.kind is LedgerKind.ROUND and e.snapshot_id and e.snapshot_id not in retained_ids
     }
-    return list(gone.items())
+    return list(removed_ids.items())
 
 
 def lake_ahead(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: OffsetMap) -> dict[Bucket, OffsetRange]:

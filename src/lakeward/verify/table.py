@@ -359,11 +359,11 @@ def _notes(ground: _Ground, retained: Sequence[LakeSnapshot]) -> Iterable[str]:
         yield f"bucket {bucket}: the lake is ahead of the ledger by {ahead}; the next round adopts it"
     for bucket, floor in ground.floors.items():
         yield f"bucket {bucket}: changes below offset {floor} are over the changelog's retention"
-    gone = removed_snapshots(ground.grouped, retained)
-    if gone:
-        names = ", ".join(f"{s} {r}" for s, r in gone[:SHOWN])
+    removed = removed_snapshots(ground.grouped, retained)
+    if removed:
+        names = ", ".join(f"{s} {r}" for s, r in removed[:SHOWN])
         yield (
-            f"{len(gone)} snapshots of ours are no longer in the lake's history (expired, or removed by somebody): "
+            f"{len(removed)} snapshots of ours are no longer in the lake's history (expired, or removed by somebody): "
             f"{names}"
         )
     if ground.depth.values and ground.depth.sample < 1:

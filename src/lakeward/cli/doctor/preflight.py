@@ -79,9 +79,9 @@ def _examine(facts: StartFacts) -> Iterator[Diagnosis]:
         why = f"It comes with the extra {extra}."
         yield _finding("packages", f"{package} is not installed", why, f"pip install 'lakeward[{extra}]', or [all]")
     if facts.java is None or facts.java < LEAST_JAVA:
-        found = "no Java" if facts.java is None else f"Java {facts.java}"
+        java_text = "no Java" if facts.java is None else f"Java {facts.java}"
         why = f"Spark wants Java {LEAST_JAVA} or newer; the server itself does without."
-        yield _finding("java", found, why, "pip install 'lakeward[jre]', or JAVA_HOME")
+        yield _finding("java", java_text, why, "pip install 'lakeward[jre]', or JAVA_HOME")
     if facts.lake:
         yield _finding("lake", "its catalog does not answer", facts.lake, "lakeward config datalake")
 
@@ -111,8 +111,10 @@ def find_java() -> int | None:
     if program is None:
         return None
     with suppress(OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=True).stderr  # noqa: S603
-        return int(told.split('"')[1].split(".")[0].split("-")[0])
+        version_output = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=20, check=True
+        ).stderr  # noqa: S603
+        return int(version_output.split('"')[1].split(".")[0].split("-")[0])
     return None
 
 

@@ -75,23 +75,23 @@ class CellFormat:
 
 
 def _differences(wanted: CellFormat, known: CellFormat) -> tuple[str, ...]:
-    found: list[str] = []
+    differences: list[str] = []
     if wanted.decimal != known.decimal:
-        found += ["--decimal", wanted.decimal]
+        differences += ["--decimal", wanted.decimal]
     if wanted.thousands and not set(wanted.thousands) <= set(known.thousands):
-        found += ["--thousands", wanted.thousands[0]]
+        differences += ["--thousands", wanted.thousands[0]]
     if wanted.date_order not in (DateOrder.YEAR, known.date_order):
-        found += ["--date-order", wanted.date_order]
+        differences += ["--date-order", wanted.date_order]
     if wanted.date_format is not None:
-        found += ["--date-format", wanted.date_format]
+        differences += ["--date-format", wanted.date_format]
     for option, words, present in (
         ("--true", wanted.true_words, known.true_words),
         ("--false", wanted.false_words, known.false_words),
         ("--null", wanted.nulls, known.nulls),
     ):
         for word in words:
-            found += [] if word in present else [option, word]
-    return tuple(found)
+            differences += [] if word in present else [option, word]
+    return tuple(differences)
 
 
 def _is_contradicted(wanted: CellFormat, locale: CellFormat) -> bool:

@@ -35,8 +35,8 @@ def add_columns(table: Table, file: str, kind: WriteFormat, shape: FileShape) ->
     """The table with the columns that the file has besides, typed by all of its values."""
     from lakeward.cli.files.propose import propose
 
-    known = {*table.info.schema.names, *shape.renamed}
-    new = [c for c in propose(file, kind, shape).columns if c.name not in known]
+    taken_names = {*table.info.schema.names, *shape.renamed}
+    new = [c for c in propose(file, kind, shape).columns if c.name not in taken_names]
     if not new:
         return table
     request = EvolveTable(columns=tuple(c.to_json() for c in new))

@@ -152,15 +152,15 @@ class _Reading:
 
     def _broken(self) -> Iterator[tuple[int, str, str]]:
         """With the line of the file: DuckDB counts records, and says at which byte of the text in UTF-8 one begins."""
-        found = self.connection.execute(
+        broken_rows = self.connection.execute(
             "SELECT DISTINCT line_byte_position, csv_line, error_type::VARCHAR, error_message FROM reject_errors "
             "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors) ORDER BY line_byte_position"
         ).fetchall()
-        if not found:
+        if not broken_rows:
             return
         line, at = 1, 0
         with open_bytes(self.path) as source, _as_text(source, self.dialect.encoding) as text:
-            for position, record, kind, message in found:
+            for position, record, kind, message in broken_rows:
                 while at < position - 1 and (passed := text.readline()):
                     at += len(passed.encode(errors="surrogateescape"))
                     line += 1

@@ -184,9 +184,9 @@ def _by_format(connection: Any, name: str, date_format: str) -> DataType | None:
     """By its first cells; whether all of them are dates is tried afterwards."""
     cell = _name(name)
     query = f"SELECT {cell} FROM cells WHERE trim({cell}) <> '' LIMIT {_TRIED_CELLS}"  # noqa: S608 - quoted
-    found = [row[0].strip() for row in connection.execute(query).fetchall()]
+    samples = [row[0].strip() for row in connection.execute(query).fetchall()]
     try:
-        moments = [datetime.strptime(text, date_format) for text in found]
+        moments = [datetime.strptime(text, date_format) for text in samples]
     except ValueError:
         return None
     has_time = any(code in date_format for code in ("%H", "%I", "%c", "%X", "%s"))

@@ -69,7 +69,7 @@ class FileWrite:
         """Raises `InvalidRequest` for rows that cannot be taken: the chunks before the first are stored, no other."""
         try:
             for index, chunk in enumerate(chunks):
-                runs, kept = self._fit(chunk, rejects)
+                runs, accepted_rows = self._fit(chunk, rejects)
                 if index < len(self.journal.digests):
                     rejects.forget()
                 else:
@@ -79,16 +79,16 @@ class FileWrite:
                 pieces = [(columns, self._route(fitted)) for columns, fitted in runs]
                 digest = _digest(runs)
                 if index < len(self.journal.digests):
-                    self._pass_over(kept, digest, self.journal.digests[index])
+                    self._pass_over(accepted_rows, digest, self.journal.digests[index])
                 else:
                     self.is_under_way = True
                     for columns, part in pieces:
                         self._send(columns, part)
                     self.journal.add(digest)
-                    self.stored += len(kept)
+                    self.stored += len(accepted_rows)
                     self.is_under_way = False
-                advance(len(kept), chunk.part)
-                self.last = kept.place(len(kept) - 1) if len(kept) else self.last
+                advance(len(accepted_rows), chunk.part)
+                self.last = accepted_rows.place(len(accepted_rows) - 1) if len(accepted_rows) else self.last
             rejects.flush(f"{self.journal.writer}-end")
         finally:
             for sender in self._senders.values():

@@ -122,13 +122,13 @@ def _row(
         rejects.add(Place(file, "line", line), source.strip(), "a row is one JSON object")
         return None
     row: dict[str, Any] = {}
-    for given, cell in value.items():
-        name = shape.renamed.get(given, given)
+    for field_name, cell in value.items():
+        name = shape.renamed.get(field_name, field_name)
         try:
             row[name] = converters[name](cell) if name in converters else cell
         except (ValueError, TypeError) as error:
             text = json.dumps({shape.renamed.get(n, n): v for n, v in value.items()}, default=str)
             bad = (text if shape.renamed else source.strip(), "json")
-            rejects.add(Place(file, "line", line, given), str(cell), str(error), row=bad)
+            rejects.add(Place(file, "line", line, field_name), str(cell), str(error), row=bad)
             return None
     return row

@@ -28,13 +28,13 @@ def with_one_line_end(file: Path, delimiter: str, encoding: str) -> Iterator[Pat
             plain = Path(folder) / "unpacked.csv"
             with open_bytes(file) as source, plain.open("wb") as out:
                 shutil.copyfileobj(source, out, _BLOCK_BYTES)
-        with plain.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-            if len({match[0] for match in _line_ends(whole, delimiter)}) < 2:
+        with plain.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped_file:
+            if len({match[0] for match in _line_ends(mapped_file, delimiter)}) < 2:
                 yield file
                 return
             copy = Path(folder) / "rows.csv"
             with copy.open("wb") as out:
-                _copy(whole, delimiter, out)
+                _copy(mapped_file, delimiter, out)
         yield copy
 
 

@@ -64,9 +64,9 @@ def find_files(names: Sequence[str], *, may_be_empty: bool = False) -> list[str]
     for name in names:
         path = Path(name)
         if path.is_dir():
-            found = sorted(str(p) for p in path.iterdir() if p.is_file() and _has_rows(p))
-            files += found
-            if not found and not may_be_empty:
+            row_files = sorted(str(p) for p in path.iterdir() if p.is_file() and _has_rows(p))
+            files += row_files
+            if not row_files and not may_be_empty:
                 raise InvalidRequest(what=f"folder {name}", reason=f"no file in it ends in {', '.join(SUFFIXES)}")
         elif name != "-" and not path.exists() and any(c in name for c in "*?["):
             matched = sorted(glob(name, recursive=True))

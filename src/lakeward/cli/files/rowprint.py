@@ -62,15 +62,15 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 def take(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     """The first `limit` rows; None takes all."""
-    left = limit
+    remaining = limit
     for batch in batches:
-        if left is None:
+        if remaining is None:
             yield batch
             continue
-        if left <= 0:
+        if remaining <= 0:
             return
-        yield batch.slice(0, left)
-        left -= batch.num_rows
+        yield batch.slice(0, remaining)
+        remaining -= batch.num_rows
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

@@ -143,13 +143,13 @@ def _account(file: str, job: FileWrite, before: int) -> str:
     """The part of a file that was stored before its write stopped."""
     stored = job.before + job.stored
     if not stored:
-        kept = f"no row of {file} was acknowledged" if job.is_under_way else f"nothing of {file} is stored"
+        account = f"no row of {file} was acknowledged" if job.is_under_way else f"nothing of {file} is stored"
     else:
         last = "" if job.last is None else f", the last of them {job.last.short}"
         rest = "of those after it some may be" if job.is_under_way else "those after it are not"
-        kept = f"{counted(stored, 'row')} of {file} {'is' if stored == 1 else 'are'} stored{last}; {rest}"
+        account = f"{counted(stored, 'row')} of {file} {'is' if stored == 1 else 'are'} stored{last}; {rest}"
     if before:
-        kept += f"; the files before it are, whole: {before}"
+        account += f"; the files before it are, whole: {before}"
     if job.journal.path is None or not (stored or job.is_under_way or before):
-        return kept
-    return f"{kept}. --resume goes on from there, and stores nothing twice"
+        return account
+    return f"{account}. --resume goes on from there, and stores nothing twice"

@@ -40,8 +40,8 @@ class WriteProgress:
 
         def advance(rows: int, part: float | None) -> None:
             self.rows += rows
-            known = None if self.total is None or part is None else before + round(size * part)
-            self._bar.update(self._task, rows=self.rows, completed=known)
+            expected_rows = None if self.total is None or part is None else before + round(size * part)
+            self._bar.update(self._task, rows=self.rows, completed=expected_rows)
 
         self._bar.update(self._task, completed=before)
         return advance

@@ -87,10 +87,10 @@ def _kinds(text: str | None) -> tuple[FaultKind, ...]:
 
 def print_report(report: LabReport) -> None:
     print(f"\nseed {report.seed}: {'every invariant held' if report.holds else 'AN INVARIANT BROKE'}")
-    said = {True: "held", False: "BROKE", None: "-"}
+    verdicts = {True: "held", False: "BROKE", None: "-"}
     print_rows(
         ("", "invariant", "", "checked by"),
-        [(v.number, v.words, said[v.held], v.how) for v in report.verdicts],
+        [(v.number, v.words, verdicts[v.held], v.how) for v in report.verdicts],
         empty="no invariants",
     )
     for verdict in report.verdicts:

@@ -83,11 +83,11 @@ class DemoLoad:
             table.upsert(list(rows.values()))
             self.orders |= rows
             self.changes += len(rows)
-            gone = rng.sample(sorted(self.orders), min(DELETES_PER_TICK, len(self.orders)))
-            table.delete([{"id": number} for number in gone])
-            for number in gone:
+            deleted_ids = rng.sample(sorted(self.orders), min(DELETES_PER_TICK, len(self.orders)))
+            table.delete([{"id": number} for number in deleted_ids])
+            for number in deleted_ids:
                 del self.orders[number]
-            self.changes += len(gone)
+            self.changes += len(deleted_ids)
 
 
 def _typed(rows: list[dict[str, Any]]) -> Any:

@@ -39,18 +39,18 @@ def serve(
     from lakeward.config import options, resolve
     from lakeward.server.process import exit_now, run_server
 
-    given: dict[str, Any] = dict(_pair(text) for text in settings or ())
+    set_options: dict[str, Any] = dict(_pair(text) for text in settings or ())
     if (
         port == 0
         and flight_port is None
-        and not resolve(file=config, arguments=given).is_set(options.SERVER_FLIGHT_PORT)
+        and not resolve(file=config, arguments=set_options).is_set(options.SERVER_FLIGHT_PORT)
     ):
         flight_port = 0
     named = {"server.host": host, "server.port": port, "server.flight-port": flight_port, "server.data-dir": data}
-    given.update({key: value for key, value in named.items() if value is not None})
+    set_options.update({key: value for key, value in named.items() if value is not None})
     if restored:
-        given["server.restored"] = "true"
-    exit_now(run_server(resolve(file=config, arguments=given), ready_file, as_json=as_json))
+        set_options["server.restored"] = "true"
+    exit_now(run_server(resolve(file=config, arguments=set_options), ready_file, as_json=as_json))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -139,8 +139,8 @@ class SqlShell:
         readline.set_completer_delims(" \t\n,()=")
 
         def completed(text: str, state: int) -> str | None:
-            found = self.complete(text)
-            return found[state] if state < len(found) else None
+            completions = self.complete(text)
+            return completions[state] if state < len(completions) else None
 
         readline.set_completer(completed)
         readline.parse_and_bind("tab: complete")

@@ -43,12 +43,14 @@ class Forecast:
         that never had a round is left out unless it is asked about: a guess for each of many empty ones would fill any
         number of slots."""
         with self._board.lock:
-            known = {s.label: s for s in self._board.sides() if s.options.enabled and s.options.pool == query.pool}
-            measured = [name for name, side in known.items() if side.tier.estimate.samples]
+            enabled_sides = {
+                s.label: s for s in self._board.sides() if s.options.enabled and s.options.pool == query.pool
+            }
+            measured = [name for name, side in enabled_sides.items() if side.tier.estimate.samples]
             names = {**dict.fromkeys(measured), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
             tables = []
             for name in names:
-                side = known.get(name)
+                side = enabled_sides.get(name)
                 freshness = query.freshness_ms.get(name, side.options.freshness_ms if side else 180_000)
                 unknown = unknown_round_ms(freshness)
                 typical = side.tier.estimate.typical_ms(unknown) if side else unknown

@@ -228,8 +228,8 @@ def _may_start(load: PoolLoad, row: Row, others: list[Job], ends: list[float]) -
     worst = worst_miss(load.now_ms, slots, [*ends, inside], others, inside, closely=closely)
     if worst <= 1:
         return True
-    own = _ratio(load, row)
-    if own > 1 and own >= worst and not row.demand.suspect:
+    own_ratio = _ratio(load, row)
+    if own_ratio > 1 and own_ratio >= worst and not row.demand.suspect:
         return True
     if _has_time(load, row) and all(job.latest_start_ms >= load.now_ms for job in others):
         return False  # nobody is late yet, and it need not be the first to make somebody late

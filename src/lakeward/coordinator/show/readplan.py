@@ -151,10 +151,10 @@ class ReadPlans:
                 raise InvalidRequest(
                     what="write token", reason=f"it is of table id {token.table_id}, {table.path} has {table.table_id}"
                 )
-            for bucket, wanted in token.offsets.items():
+            for bucket, token_offset in token.offsets.items():
                 end = bounds[bucket].end if bucket in bounds else 0
-                if end < wanted:
-                    raise ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=wanted, end=end)
+                if end < token_offset:
+                    raise ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=token_offset, end=end)
         except (InvalidRequest, ReadTooFarAhead):
             self._leases.release(lease.lease_id)
             raise

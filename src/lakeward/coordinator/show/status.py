@@ -139,7 +139,9 @@ class StatusDesk:
         """Those that registered, and expected ones that never did."""
         with self._board.lock:
             leased = self._board.leased()
-            known = [self._job(job, leased) for job in sorted(self._board.jobs.values(), key=lambda j: j.name)]
+            registered_jobs = [
+                self._job(job, leased) for job in sorted(self._board.jobs.values(), key=lambda j: j.name)
+            ]
             missing = [n for n in self._board.options.jobs_expected if JobName(n) not in self._board.jobs]
         absent = [
             JobStatus(
@@ -154,7 +156,7 @@ class StatusDesk:
             )
             for n in missing
         ]
-        return known + absent
+        return registered_jobs + absent
 
     def _job(self, job: JobRecord, leased: Sequence[tuple[LakeSide, Work, Lease]]) -> JobStatus:
         held = [(side, lease) for side, _, lease in leased if lease.job == job.name]
@@ -197,9 +199,11 @@ class StatusDesk:
             if path is None:
                 newest = store.load_rounds(None, kind, limit=limit if name is None else MOST_ROUNDS)
                 return [r for r in newest if name in (None, r.side)][:limit]
-            found = self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
-            listed = [r for side in found for r in store.load_rounds(side.id, kind, limit=limit)]
-        return sorted(listed, key=lambda r: -r.ended_at_ms)[:limit] if len(found) > 1 else listed
+            shown_sides = (
+                self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
+            )
+            listed = [r for side in shown_sides for r in store.load_rounds(side.id, kind, limit=limit)]
+        return sorted(listed, key=lambda r: -r.ended_at_ms)[:limit] if len(shown_sides) > 1 else listed
 
     def ledger(self, path: TablePath, limit: int | None, before: int | None, name: SideName | None) -> LedgerAnswer:
         """No limit: all of it."""

@@ -231,8 +231,8 @@ class LakeSide:
         for kind, work in (body.get("works") or {}).items():
             self.works[WorkKind(kind)] = Work.from_json(WorkKind(kind), work)
         self.resync = ResyncChoice(body["resync"]) if body.get("resync") else None
-        left = body.get("to_compare")
-        self.to_compare = None if left is None else frozenset(map(Bucket.parse, left))
+        to_compare = body.get("to_compare")
+        self.to_compare = None if to_compare is None else frozenset(map(Bucket.parse, to_compare))
         if body.get("resync_offsets"):
             self.resync_offsets = OffsetMap.from_json(body["resync_offsets"])
         self.lake = LakeFigures(**body.get("lake") or {})

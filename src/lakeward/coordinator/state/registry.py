@@ -30,9 +30,9 @@ class Registry:
                 board.add(record)
                 for side in record.sides.values():
                     self._restore(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
-            gone = [s for s in stored.values() if s.state != _S.DROPPED]
+            dropped_sides = [s for s in stored.values() if s.state != _S.DROPPED]
             with board.store.transaction():
-                board.store.save_sides([_dropped(s) for s in gone], board.clock.now_ms())
+                board.store.save_sides([_dropped(s) for s in dropped_sides], board.clock.now_ms())
 
     def _record(self, table: TableInfo) -> TableRecord:
         record = TableRecord(info=table)
@@ -113,14 +113,14 @@ class Registry:
         board = self._board
         with board.change():
             record = board.find_table(table.path)
-            wanted = sides_of(table, board.options)
+            expected_sides = sides_of(table, board.options)
             record.info = table
-            for side in [s for s in record.sides.values() if s.name not in wanted]:
+            for side in [s for s in record.sides.values() if s.name not in expected_sides]:
                 board.enter(side, _S.DROPPED)
                 board.remove_side(side)
-            for name, options in wanted.items():
+            for name, options in expected_sides.items():
                 self._follow(record, name, options)
-            record.sides = {name: record.sides[name] for name in wanted}
+            record.sides = {name: record.sides[name] for name in expected_sides}
 
     def _follow(self, record: TableRecord, name: SideName, options: SideOptions) -> None:
         side = record.sides.get(name)

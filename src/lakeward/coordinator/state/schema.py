@@ -103,15 +103,15 @@ def _give_sides(connection: sqlite3.Connection) -> None:
     for name, columns in _ADDED_TO_MARKS.items():
         if name not in _columns(connection, "marks"):
             connection.execute(f"alter table marks add column {name} {columns}")
-    kept = ("tables", *SIDE_TABLES[1:])
-    for name in kept:
+    copied_tables = ("tables", *SIDE_TABLES[1:])
+    for name in copied_tables:
         connection.execute(f"alter table {name} rename to old_{name}")
     for index in ("rounds_by_table", "ledger_by_table", "intents_by_table"):
         connection.execute(f"drop index if exists {index}")
     _run(connection, TABLES)
     values = {"side": str(DEFAULT_SIDE), "kind": str(TIER)}
     _run(connection, _INTO_SIDES, values)
-    for name in kept:
+    for name in copied_tables:
         connection.execute(f"drop table old_{name}")
 
 

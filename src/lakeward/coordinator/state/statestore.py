@@ -358,8 +358,8 @@ class StateStore:
     def add_cost(self, side: SideId, ended: RoundStatus) -> None:
         """To the sums of its day, in UTC."""
         day = datetime.fromtimestamp(ended.ended_at_ms / 1000, UTC).date().isoformat()
-        told = (ended.phases.cpu_s, ended.bytes_written, ended.bytes_read, ended.rows)
-        figures = (1, *(max(0, min(value, _MOST_ADDED)) for value in told))
+        cost = (ended.phases.cpu_s, ended.bytes_written, ended.bytes_read, ended.rows)
+        figures = (1, *(max(0, min(value, _MOST_ADDED)) for value in cost))
         names = ("rounds", "cpu_s", "bytes_written", "bytes_read", "rows")
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in names)
         self.connection.execute(
@@ -381,12 +381,12 @@ class StateStore:
         self, side: SideId | None = None, kind: WorkKind | None = None, *, limit: int = 100
     ) -> list[RoundStatus]:
         """Newest first."""
-        wanted = {} if side is None else dict(zip(("table_id", "side"), _key(side), strict=True))
-        wanted |= {} if kind is None else {"kind": kind}
-        where = " and ".join(f"{name} = :{name}" for name in wanted) or "true"
+        side_filter = {} if side is None else dict(zip(("table_id", "side"), _key(side), strict=True))
+        side_filter |= {} if kind is None else {"kind": kind}
+        where = " and ".join(f"{name} = :{name}" for name in side_filter) or "true"
         rows = self.connection.execute(
             f"select round_id, body from rounds where {where} order by seq desc limit :limit",  # noqa: S608 (names above)
-            {**wanted, "limit": limit},
+            {**side_filter, "limit": limit},
         )
         return self.left_out.sensible("round", rows, lambda row: decode(RoundStatus, load_json(row[1], "its record")))
 

@@ -26,10 +26,10 @@ class Arrivals:
             self._waiters += 1
         try:
             while not reached():
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     return False
-                self._pause(reached, left)
+                self._pause(reached, remaining_s)
             return True
         finally:
             with self._changed:

@@ -477,8 +477,8 @@ class EmbeddedStore(HotAdmin, HotStore):
                 rows += log.end - first
                 size += (log.end - first) * log.bounds().bytes_per_row
                 oldest.append(bucket.oldest_waiting_ms(first))
-        known = [at for at in oldest if at is not None]
-        return Waiting(rows=rows, bytes=int(size), oldest_at_ms=min(known) if known else None)
+        oldest_times = [at for at in oldest if at is not None]
+        return Waiting(rows=rows, bytes=int(size), oldest_at_ms=min(oldest_times) if oldest_times else None)
 
     def guard_offsets(self, table: TableInfo, committed: OffsetMap) -> Mapping[Bucket, OffsetRange]:
         hot, guarded = self.hot_table(table), {}

@@ -120,11 +120,11 @@ class StoreUpkeep:
         fault_point("hotlog.after-upload", bucket=str(bucket.bucket))
         now = self._services.clock.now_ms()
         uploaded = {s.base for s in remote.segments}
-        gone = plan_drop_local(
+        dropped_segments = plan_drop_local(
             files.view.closed, uploaded, table.options.local_segments, now, table.options.local_ttl_ms
         )
-        if gone:
-            log.drop_local([s.base for s in gone])
+        if dropped_segments:
+            log.drop_local([s.base for s in dropped_segments])
 
     def finish_drops(self) -> None:
         """Removes the files of dropped tables and partitions; what the remote tier keeps back is tried again."""
@@ -159,8 +159,8 @@ class StoreUpkeep:
     def _expire_bucket(self, guard: RetentionGuard, table: HotTable, bucket: HotBucket) -> None:
         files = bucket.log.files
         needed, now = self._needed_from(guard, table, bucket), self._services.clock.now_ms()
-        gone = plan_expiry(files.closed_everywhere(), now, table.options.ttl_ms, needed)
-        bases = {s.base for s in gone}
+        expired_segments = plan_expiry(files.closed_everywhere(), now, table.options.ttl_ms, needed)
+        bases = {s.base for s in expired_segments}
         if not bases:
             return
         if files.remote is not None:

@@ -137,10 +137,10 @@ class LogFetch:
         if self.columns is None or self.table.schema.schema_id != 1:
             return None
         names = self.table.schema.names
-        wanted = sorted({names.index(c) for c in self.columns})
-        if len(wanted) == len(names):
+        column_numbers = sorted({names.index(c) for c in self.columns})
+        if len(column_numbers) == len(names):
             return None
-        return wanted or [0]
+        return column_numbers or [0]
 
     # ---- answers ---------------------------------------------------------------------------------------------------
     def _parse(self, answer: Message) -> list[tuple[LogBatchHeader, pa.Buffer]]:

@@ -75,13 +75,13 @@ class FlussStore(HotStore):
         """The columns of one schema of the table, with the types that the log has."""
         key = (table.table_id, schema_id)
         with self._lock:
-            known = self._schemas.get(key)
-        if known is None:
+            cached_columns = self._schemas.get(key)
+        if cached_columns is None:
             answer = self.servers.call_any(TABLE_SCHEMA, {"path": _path(table.path), "schema_id": schema_id})
-            known = parse_columns(json.loads(bytes(answer["json"])))
+            cached_columns = parse_columns(json.loads(bytes(answer["json"])))
             with self._lock:
-                self._schemas[key] = known
-        return known
+                self._schemas[key] = cached_columns
+        return cached_columns
 
     # ---- the log ---------------------------------------------------------------------------------------------------
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:

@@ -42,6 +42,6 @@ def check_supported(table: TableInfo) -> None:
     if named_sides(properties):
         reason = "a table of Fluss has the cluster's one lake; take the property away, and the table is tiered"
         raise refuse(LAKES_PROPERTY, properties[LAKES_PROPERTY], reason)
-    for field, own in zip(LAKE_NAMES, (table.path.database, table.path.table), strict=True):
-        if properties.get(field, own) != own:
+    for field, path_part in zip(LAKE_NAMES, (table.path.database, table.path.table), strict=True):
+        if properties.get(field, path_part) != path_part:
             raise refuse(field, properties[field], f"the lake table must be called {table.path}, as the table is")

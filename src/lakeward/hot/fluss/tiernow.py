@@ -48,11 +48,11 @@ def tier_now(
     ran_here, was_there, standing = False, True, Standing.WAITS
     watch = coordinator.watch(table)
     while True:
-        known = _in_lake(coordinator, path, is_slow=time.monotonic() - began > PATIENCE_S)
-        if not ends.regressions(committed := OffsetMap(known.offsets)):
+        lake_state = _in_lake(coordinator, path, is_slow=time.monotonic() - began > PATIENCE_S)
+        if not ends.regressions(committed := OffsetMap(lake_state.offsets)):
             break
         was_there = False
-        now, standing = time.monotonic(), watch.make_due(known.token)
+        now, standing = time.monotonic(), watch.make_due(lake_state.token)
         if now - began > limit_s:
             raise TimedOut(what=f"tier-now of {path}", limit_s=limit_s, state=standing)
         due_since = None if standing is Standing.IN_WORK else due_since or now

@@ -103,9 +103,9 @@ def decode_records(
     """The records of a whole batch, `columns` of them. Zero-copy where the body is not compressed and lies aligned.
 
     Raises `CorruptBatch` when the body does not fit the schema."""
-    wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
+    read_schema = schema if columns is None else pa.schema([schema.field(c) for c in columns])
     if header.record_count == 0:
-        return _no_rows(wanted)
+        return _no_rows(read_schema)
     start = header.records_at + (0 if header.append_only else header.record_count)
     message = _aligned(data.slice(start, header.size - start))
     try:

@@ -41,8 +41,8 @@ def read_frame(
         frame = _compose(spark, plugin, opened)
         if opened.predicate is not None:
             frame = frame.filter(spark_condition(opened.predicate, opened.table))
-        wanted = [*opened.columns, *(LAKE_NAMES if request.system_columns else ())]
-        return frame.select([f"`{name}`" for name in wanted]), opened
+        read_columns = [*opened.columns, *(LAKE_NAMES if request.system_columns else ())]
+        return frame.select([f"`{name}`" for name in read_columns]), opened
     except BaseException:
         opened.close()
         raise
@@ -64,10 +64,10 @@ def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
     ]
     if not frames:
         return empty_frame(spark, opened.table, columns)
-    whole = frames[0]
+    union_frame = frames[0]
     for frame in frames[1:]:
-        whole = whole.union(frame)
-    return whole
+        union_frame = union_frame.union(frame)
+    return union_frame
 
 
 def _deleted_offsets(opened: OpenRead) -> DeletedOffsets:

@@ -98,9 +98,11 @@ def _doubtful(files: Sequence[LakeFile], deleted: Mapping[str, OffsetSet]) -> se
         by_bucket[file.bucket].append(file)
     doubtful_paths: set[str] = set()
     for file in files:
-        gone = deleted[file.path]
-        if gone and any(
-            _holds(other, gone) for other in (*by_bucket[file.bucket], *by_bucket[None]) if other is not file
+        deleted_positions = deleted[file.path]
+        if deleted_positions and any(
+            _holds(other, deleted_positions)
+            for other in (*by_bucket[file.bucket], *by_bucket[None])
+            if other is not file
         ):
             doubtful_paths.add(file.path)
     return doubtful_paths

@@ -104,14 +104,14 @@ class LakeScan:
     def _shape(self, frame: Any, names: Sequence[str] = ()) -> Any:
         """The columns asked for plus the system columns, in the table's own types. `names`: those it has, where they
         are known: each call into the JVM counts here."""
-        wanted = table_schema(self.table, self.columns, LAKE_NAMES)
-        stored = parquet_schema(self.table, wanted.names, {})
-        same = [stored[f.name].dataType == f.dataType for f in wanted.fields]
-        if all(same) and list(names) == wanted.names:
+        expected_schema = table_schema(self.table, self.columns, LAKE_NAMES)
+        stored = parquet_schema(self.table, expected_schema.names, {})
+        same = [stored[f.name].dataType == f.dataType for f in expected_schema.fields]
+        if all(same) and list(names) == expected_schema.names:
             return frame
         casts = [
             f"`{f.name}`" if s else f"cast(`{f.name}` as {f.dataType.simpleString()}) as `{f.name}`"
-            for f, s in zip(wanted, same, strict=True)
+            for f, s in zip(expected_schema, same, strict=True)
         ]
         return frame.selectExpr(*casts)
 

@@ -69,35 +69,35 @@ class SourceOptions:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Spark hands option names over in any case. `table` may also come from `.load("db.t")`."""
-    given = {k.lower(): v for k, v in options.items()}
-    for key in given:
+    lower_options = {k.lower(): v for k, v in options.items()}
+    for key in lower_options:
         if key not in KNOWN and key not in SPARKS_OWN:
             raise InvalidRequest(
                 what=f"option {key!r} of format lakeward", reason=f"known options are {', '.join(KNOWN)}"
             )
-    if given.get("kind", KINDS[0]) not in KINDS:
-        raise InvalidRequest(what="option kind", reason=f"{given['kind']!r} is not append, upsert or delete")
-    table = given.get("table") or given.get("path")
+    if lower_options.get("kind", KINDS[0]) not in KINDS:
+        raise InvalidRequest(what="option kind", reason=f"{lower_options['kind']!r} is not append, upsert or delete")
+    table = lower_options.get("table") or lower_options.get("path")
     if not table:
         raise InvalidRequest(
             what="format lakeward", reason='name the table: .load("db.table") or .option("table", "db.table")'
         )
-    as_of = given.get("as_of")
+    as_of = lower_options.get("as_of")
     return SourceOptions(
         table=TablePath.parse(table),
-        hot_name=given.get("hot", "embedded"),
-        hot_options={"server": find_server(given.get("server"))},
-        mode=ReadMode.parse(given.get("mode", "union")),
+        hot_name=lower_options.get("hot", "embedded"),
+        hot_options={"server": find_server(lower_options.get("server"))},
+        mode=ReadMode.parse(lower_options.get("mode", "union")),
         as_of=parse_as_of(as_of) if as_of else None,
-        cut=given.get("cut"),
-        at_least=given.get("at_least"),
-        starting=parse_start(_starting(given)),
-        max_rows=_number("max_rows", given.get("max_rows")),
-        system_columns=_flag("system_columns", given.get("system_columns", "false")),
-        changelog=_flag("changelog", given.get("changelog", "false")),
-        lease_s=float(_number("lease_s", given.get("lease_s")) or 900),
-        columns=tuple(c.strip() for c in given["columns"].split(",")) if given.get("columns") else None,
-        kind=given.get("kind"),
+        cut=lower_options.get("cut"),
+        at_least=lower_options.get("at_least"),
+        starting=parse_start(_starting(lower_options)),
+        max_rows=_number("max_rows", lower_options.get("max_rows")),
+        system_columns=_flag("system_columns", lower_options.get("system_columns", "false")),
+        changelog=_flag("changelog", lower_options.get("changelog", "false")),
+        lease_s=float(_number("lease_s", lower_options.get("lease_s")) or 900),
+        columns=tuple(c.strip() for c in lower_options["columns"].split(",")) if lower_options.get("columns") else None,
+        kind=lower_options.get("kind"),
     )
 
 

@@ -63,9 +63,9 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
         schema = arrow_schema(piece.table, self._user_columns)
         expression = predicate.expression if predicate else None
         for batch in read_piece(piece, self._user_columns, expression, predicate.columns if predicate else ()):
-            kept = predicate.apply(batch) if predicate else batch
-            if kept.num_rows:
-                yield conform(kept, schema).select(list(self.columns))
+            matching_rows = predicate.apply(batch) if predicate else batch
+            if matching_rows.num_rows:
+                yield conform(matching_rows, schema).select(list(self.columns))
 
     @property
     def _user_columns(self) -> tuple[str, ...]:

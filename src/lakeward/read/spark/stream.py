@@ -61,14 +61,14 @@ def advance(start: OffsetMap, ends: Mapping[Bucket, int], max_rows: int | None) 
     if max_rows is None or sum(waiting.values()) <= max_rows:
         return start.overlaid({b: ends[b] for b in waiting})
     taken = dict.fromkeys(waiting, 0)
-    left = max_rows
-    while left > 0:
+    remaining_rows = max_rows
+    while remaining_rows > 0:
         hungry = [b for b in waiting if taken[b] < waiting[b]]
-        share = max(1, left // len(hungry))
+        share = max(1, remaining_rows // len(hungry))
         for bucket in hungry:
-            step = min(share, waiting[bucket] - taken[bucket], left)
+            step = min(share, waiting[bucket] - taken[bucket], remaining_rows)
             taken[bucket] += step
-            left -= step
+            remaining_rows -= step
     return start.overlaid({b: start.get(b, 0) + n for b, n in taken.items() if n})
 
 
@@ -171,13 +171,15 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
             rows.table.path, lease_s=self.options.lease_s, side=first_side(rows.table.descriptor.properties)
         )
         snapshot = None if rows.lake is None or plan.snapshot_id is None else rows.lake.load_snapshot(plan.snapshot_id)
-        known = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
+        snapshot_offsets = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
         for bucket, held in rows.bounds().items():
-            if bucket not in known and held.start > 0:  # rows whose changes the log let go, and that no snapshot has
+            if (
+                bucket not in snapshot_offsets and held.start > 0
+            ):  # rows whose changes the log let go, and that no snapshot has
                 raise OffsetOutOfRange(
                     table=str(rows.table.path), bucket=str(bucket), offset=0, start=held.start, end=held.end
                 )
-        return position(known) if snapshot is None else position(known, snapshot.snapshot_id, 0)
+        return position(snapshot_offsets) if snapshot is None else position(snapshot_offsets, snapshot.snapshot_id, 0)
 
     def _snapshot_pieces(self, snapshot: str) -> list[dict[str, Any]]:
         rows = self._rows()
@@ -211,7 +213,7 @@ def start_offsets(rows: StreamRows, start: StartAt) -> OffsetMap:
         rows.check_kept(start.offsets, {b: ends[b] for b in start.offsets if b in ends})
         return rows.firsts().overlaid(start.offsets)
     if start.at_ms is not None:
-        found = rows.offsets_at(start.at_ms, ends)
-        rows.check_since(found, start.at_ms)
-        return found
+        offsets_by_bucket = rows.offsets_at(start.at_ms, ends)
+        rows.check_since(offsets_by_bucket, start.at_ms)
+        return offsets_by_bucket
     return ends

@@ -79,11 +79,14 @@ def pieces_frame(
     names, conditions = tuple(columns), [list(group) for group in filter.any_of] if filter else []
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = parse_filter(conditions, filter_schema(table)) if conditions else None
+        row_filter = parse_filter(conditions, filter_schema(table)) if conditions else None
         for batch in batches:
             for data in batch.column(0).to_pylist():
                 for rows in read_piece(
-                    ReadPiece.from_bytes(data), names, told.expression if told else None, told.columns if told else ()
+                    ReadPiece.from_bytes(data),
+                    names,
+                    row_filter.expression if row_filter else None,
+                    row_filter.columns if row_filter else (),
                 ):
                     yield conform(rows, schema)
 

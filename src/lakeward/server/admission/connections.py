@@ -24,17 +24,19 @@ class ConnectionLimits:
         """At the limit the peer's oldest connection without a running request is closed; if all have one, the new
         connection is refused. A client that opens many idle connections therefore does not lock out others behind the
         same address."""
-        own = self._open.setdefault(peer, {})
+        peer_connections = self._open.setdefault(peer, {})
         count = self.count()
-        if count >= self.total or len(own) >= self.per_peer:
-            idle = next((one for one in own if one.is_idle), None)
-            log.warning("too many connections from %s: %d are open, %d of them its own", peer, count, len(own))
+        if count >= self.total or len(peer_connections) >= self.per_peer:
+            idle = next((one for one in peer_connections if one.is_idle), None)
+            log.warning(
+                "too many connections from %s: %d are open, %d of them its own", peer, count, len(peer_connections)
+            )
             if idle is None:
                 self._tidy(peer)
                 return False
-            del own[idle]
+            del peer_connections[idle]
             idle.transport.abort()
-        own[entering] = None
+        peer_connections[entering] = None
         return True
 
     def leave(self, peer: str, leaving: _Limited) -> None:

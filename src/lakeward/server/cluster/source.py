@@ -70,9 +70,9 @@ class ClusterSource(PageSource):
                     self._count(look, commit)
 
     def _debt(self, look: TableLook) -> tuple[float, WorkStatus | None]:
-        now, known = self._clock.monotonic(), self._debts.get(look.table.path)
-        if known is not None and now - known[0] < DEBT_S:
-            return known
+        now, cached_debt = self._clock.monotonic(), self._debts.get(look.table.path)
+        if cached_debt is not None and now - cached_debt[0] < DEBT_S:
+            return cached_debt
         if look.view.totals is None:
             return now, None
         try:

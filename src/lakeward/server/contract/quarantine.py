@@ -95,9 +95,9 @@ class Quarantine:
 
     def _table(self, table: TableInfo) -> TableInfo:
         with self._lock:
-            known = self.find_table(table.path)
-            if known is not None:
-                return known
+            quarantine_table = self.find_table(table.path)
+            if quarantine_table is not None:
+                return quarantine_table
             path = quarantine_path(table.path)
             created = self.federation.create(
                 CreateTable(path=path, descriptor=describe_quarantine(table), if_not_exists=True)

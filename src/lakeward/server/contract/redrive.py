@@ -146,9 +146,9 @@ class Redriver:
         ids, states = records.column("id"), records.column("state")
         begun = ids.filter(pc.equal(states, str(RowState.REDRIVING)))
         ended = ids.filter(pc.equal(states, str(RowState.REDRIVEN)))
-        left = pc.unique(begun.filter(pc.invert(pc.is_in(begun, value_set=ended)))).to_pylist()
+        open_ids = pc.unique(begun.filter(pc.invert(pc.is_in(begun, value_set=ended)))).to_pylist()
         newest: dict[str, RedriveBatch] = {}
-        for record in self._records(quarantine.path, left, RowState.REDRIVING):
+        for record in self._records(quarantine.path, open_ids, RowState.REDRIVING):
             batch = RedriveBatch.from_text(record["row"])
             if batch.id not in newest or batch.version > newest[batch.id].version:
                 newest[batch.id] = batch

@@ -20,13 +20,13 @@ _LONGEST = 1_000
 def check_places(catalog: Catalog, call: CatalogCall, places: Iterable[str | None]) -> None:
     """Raises `Forbidden`, and `InvalidRequest` for what is no place: one without a root lies where the server happens
     to run."""
-    given = [place for place in places if place is not None]
-    for place in given:
+    stated_places = [place for place in places if place is not None]
+    for place in stated_places:
         if len(place) > _LONGEST or not (place.startswith(("/", "file:/")) or "://" in place):
             reason = f"a URI or an absolute path of up to {_LONGEST} characters is expected"
             raise InvalidRequest(what=f"location {place[:100]!r}", reason=reason)
     root = str(catalog.properties.get("warehouse", "")).rstrip("/")
-    outside = [p for p in given if not _lies_in(root, p)]
+    outside = [p for p in stated_places if not _lies_in(root, p)]
     if outside and call.role is not Role.ADMIN:
         what = f"location {outside[0]} outside the warehouse"
         raise Forbidden(token_name=call.token_name, role=str(call.role), what=what, needed=str(Role.ADMIN))

@@ -92,9 +92,9 @@ class TableResource:
         self._check_properties(name, request.properties)
         self._check_room(call)
         self._check_lake(call.token, name[:-1])
-        said = _paths(request.properties)
-        check_places(self._catalog, call, [request.location or self._default_place(name), *said])
-        self._check_own(call, name, [request.location, *said])
+        stated_paths = _paths(request.properties)
+        check_places(self._catalog, call, [request.location or self._default_place(name), *stated_paths])
+        self._check_own(call, name, [request.location, *stated_paths])
         options: dict[str, Any] = {
             "schema": request.table_schema,
             "location": request.location,
@@ -146,8 +146,8 @@ class TableResource:
                 self._check_properties(name, update.updates)
         check_places(self._catalog, call, [p for u in request.updates for p in _places(u)])
         table = self._load_or_staged(call, request)
-        said = [p for u in request.updates for p in (*_places(u), *_files(u))]
-        self._check_own(call, name, said, *_own_places(table))
+        stated_paths = [p for u in request.updates for p in (*_places(u), *_files(u))]
+        self._check_own(call, name, stated_paths, *_own_places(table))
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
         is_staged = not table.metadata_location
         if not call.is_own and updates and not is_staged:

@@ -273,9 +273,9 @@ def _keep_bad_rows(bad: BadRows, outcomes: RowOutcomes, earlier: Collection[int]
     changed = [p for p in outcomes.problems if earlier and p.row not in earlier]
     if changed:
         raise first_problem(outcomes.table, changed)
-    known = {p.row for p in outcomes.problems}
+    bad_rows = {p.row for p in outcomes.problems}
     reason = "an earlier try of this request put it into the quarantine"
-    outcomes.problems += [RowProblem(place, "", reason) for place in earlier if place not in known]
+    outcomes.problems += [RowProblem(place, "", reason) for place in earlier if place not in bad_rows]
     outcomes.quarantined = bad.ids
     bad.keep(outcomes.problems)
 

@@ -72,7 +72,7 @@ def unknown_columns(read: BodyRows, names: Collection[str]) -> list[Column]:
             for name in row:
                 if name not in names:
                     values.setdefault(name, []).append(row[name])
-        types = {name: value_type(given) for name, given in values.items()}
+        types = {name: value_type(values_of_name) for name, values_of_name in values.items()}
     return [Column(name=name, type=kind) for name, kind in types.items() if kind is not None and _is_name(name)]
 
 

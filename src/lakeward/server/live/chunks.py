@@ -61,17 +61,17 @@ def plan_chunks(chunks: Sequence[Chunk], start: int, stop: int) -> ChunkPlan:
     """The tail `[start, stop)` from chunks in offset order. What the lake has is dropped; of a chunk that straddles
     `start` the rest is written again; a new range takes along the chunks before it that are no longer than it is: so a
     tail of n offsets has about log2(n) chunks, and a row is written log2(n) times at most."""
-    kept = [c for c in chunks if start <= c.range.start and c.range.stop <= stop]
+    reusable_chunks = [c for c in chunks if start <= c.range.start and c.range.stop <= stop]
     ranges, covered = list[OffsetRange](), start
-    for chunk in kept:
+    for chunk in reusable_chunks:
         if chunk.range.start > covered:
             ranges.append(OffsetRange(covered, chunk.range.start))
         covered = chunk.range.stop
     if covered < stop:
-        while kept and len(kept[-1].range) <= stop - covered:
-            covered = kept.pop().range.start
+        while reusable_chunks and len(reusable_chunks[-1].range) <= stop - covered:
+            covered = reusable_chunks.pop().range.start
         ranges.append(OffsetRange(covered, stop))
-    return ChunkPlan(kept=tuple(kept), ranges=tuple(ranges))
+    return ChunkPlan(kept=tuple(reusable_chunks), ranges=tuple(ranges))
 
 
 class ChunkWriter:

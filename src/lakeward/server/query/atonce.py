@@ -22,9 +22,9 @@ class AtOnce:
     def counted(self, token: str) -> Iterator[None]:
         """Raises `QuotaExceeded`, and nothing was counted."""
         with self._lock:
-            own, in_all = self._running[token], self._running.total()
-            if own >= self._of_token:
-                raise QuotaExceeded(token_name=token, what=self._what, used=own, limit=self._of_token)
+            own_running, in_all = self._running[token], self._running.total()
+            if own_running >= self._of_token:
+                raise QuotaExceeded(token_name=token, what=self._what, used=own_running, limit=self._of_token)
             if in_all >= self._in_all:
                 raise QuotaExceeded(token_name=token, what=f"{self._what} with others", used=in_all, limit=self._in_all)
             self._running[token] += 1

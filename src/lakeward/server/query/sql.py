@@ -80,13 +80,13 @@ class SqlDoor:
                 text = json.dumps(header).encode()
                 target.write(struct.pack(">I", len(text)) + text)
                 notes = self._send(target, statement, paths, asked)
-            told = process.stdout.read(_MOST_ANSWER_BYTES)
-        return {**_read(told, process.returncode, spelling_hint(statement, names)), "notes": notes}
+            answer_bytes = process.stdout.read(_MOST_ANSWER_BYTES)
+        return {**_read(answer_bytes, process.returncode, spelling_hint(statement, names)), "notes": notes}
 
     def _send(self, target: IO[bytes], statement: exp.Expression, paths: list[TablePath], asked: SqlQuery) -> list[str]:
         from lakeward.read.sql import used_columns
 
-        notes, left = [], MOST_READ_BYTES
+        notes, remaining_bytes = [], MOST_READ_BYTES
         for path in paths:
             names = self._services.store.load_table(path).schema.names
             columns = used_columns(statement, str(path), names)
@@ -94,8 +94,8 @@ class SqlDoor:
             with open_here(self._services, request) as result, pa.ipc.new_stream(target, result.schema) as writer:
                 with closing(iter(result)) as batches:  # type: ignore[type-var]
                     for batch in batches:
-                        left -= batch.nbytes
-                        if left < 0:
+                        remaining_bytes -= batch.nbytes
+                        if remaining_bytes < 0:
                             raise InvalidRequest(what=f"query of {path}", reason=_TOO_MUCH)
                         writer.write_batch(batch)
                 notes.append(describe_freshness(result.bound))

@@ -39,30 +39,30 @@ class TableFeed:
         rows = {f"{t.path}/{t.side}": _row(t, now_ms) for t in tables}
         with self._lock:
             changed = [name for name, row in rows.items() if name not in self._rows or self._rows[name][0] != row]
-            gone = self._rows.keys() - rows.keys()
-            if not changed and not gone:
+            removed_names = self._rows.keys() - rows.keys()
+            if not changed and not removed_names:
                 return
             self._version += 1
             for name in changed:
                 self._rows[name] = (rows[name], self._version)
                 self._gone.pop(name, None)
-            for name in gone:
+            for name in removed_names:
                 del self._rows[name]
                 self._gone[name] = self._version
 
     def since(self, version: str, may_use: Callable[[TablePath], bool]) -> FeedAnswer:
         life, _, number = version.partition("-")
         with self._lock:
-            whole = life != self._life or not number.isdigit()
-            after = -1 if whole else int(number)
+            is_full = life != self._life or not number.isdigit()
+            after = -1 if is_full else int(number)
             newer = [row for row, at in self._rows.values() if at > after]
-            gone = [] if whole else [name for name, at in self._gone.items() if at > after]
-            known = f"{self._life}-{self._version}"
+            removed_names = [] if is_full else [name for name, at in self._gone.items() if at > after]
+            feed_version = f"{self._life}-{self._version}"
         return FeedAnswer(
-            version=known,
+            version=feed_version,
             tables=[row for row in newer if may_use(TablePath.parse(row["path"]))],
-            gone=[name for name in gone if may_use(TablePath.parse(name.partition("/")[0]))],
-            whole=whole,
+            gone=[name for name in removed_names if may_use(TablePath.parse(name.partition("/")[0]))],
+            whole=is_full,
         )
 
 

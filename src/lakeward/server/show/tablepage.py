@@ -17,20 +17,24 @@ FROM_TABLE, FROM_SERVER, FROM_DEFAULT = "table", "server", "default"
 
 def properties(services: Services, path: TablePath) -> list[dict[str, Any]]:
     """Every property with its value and its source; what is not Lakeward's own comes last."""
-    given = services.store.load_table(path).descriptor.properties
-    config = services.coordinator.board.options.config.for_table(given)
+    table_properties = services.store.load_table(path).descriptor.properties
+    config = services.coordinator.board.options.config.for_table(table_properties)
     rows = [
         {
             "key": r.key,
             "value": r.text,
-            "source": FROM_TABLE if r.key in given else FROM_DEFAULT if r.where == "default" else FROM_SERVER,
+            "source": FROM_TABLE
+            if r.key in table_properties
+            else FROM_DEFAULT
+            if r.where == "default"
+            else FROM_SERVER,
             "help": r.option.help,
         }
         for r in config.resolved([Scope.TABLE])
         if r.option is not None
     ]
-    known = {row["key"] for row in rows}
-    others = [(key, value) for key, value in given.items() if key not in known]
+    shown_keys = {row["key"] for row in rows}
+    others = [(key, value) for key, value in table_properties.items() if key not in shown_keys]
     return rows + [{"key": key, "value": value, "source": FROM_TABLE, "help": ""} for key, value in others]
 
 

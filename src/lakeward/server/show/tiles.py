@@ -244,7 +244,7 @@ def _debt(seen: Overview) -> str:
 
 def _jobs(seen: Overview) -> Tile:
     live = len(_heard(seen))
-    wanted = len({*(j.name for j in seen.jobs if j.expected), *seen.missing_jobs})
+    expected_jobs = len({*(j.name for j in seen.jobs if j.expected), *seen.missing_jobs})
     lost = [j for j in seen.jobs if j.live and j.beats_missed >= SILENT_BEATS]
     late = [j for j in _heard(seen) if j.beats_missed >= LATE_BEATS]
     unserved = [t for t in seen.tables if not t.served and t.state is not TableState.DISABLED]
@@ -262,7 +262,7 @@ def _jobs(seen: Overview) -> Tile:
     return Tile(
         key="jobs",
         name="Jobs live / expected",
-        figure=f"{live} / {max(wanted, 1 if seen.tables else 0)}",
+        figure=f"{live} / {max(expected_jobs, 1 if seen.tables else 0)}",
         ok=not advice,
         rule="every expected job is live and every pool is served" if seen.tables else "no table waits for one yet",
         advice=advice or (f"{_silence(late[0])}." if late else ""),

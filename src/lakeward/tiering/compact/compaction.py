@@ -161,11 +161,13 @@ class Compaction(Attempt):
     ) -> TableFinished:
         """`force_finished`: there is more to do, of this plan or of groups that did not fit into it."""
         left_out = () if landed is None else landed.left_out
-        kept = [r for r in results if r.group.index not in left_out]
+        kept_results = [r for r in results if r.group.index not in left_out]
         is_landed = landed is not None and landed.snapshot is not None
-        rewritten = kept if is_landed else []
+        rewritten = kept_results if is_landed else []
         replaced = {f.path for r in rewritten for f in r.group.files}
-        left = CompactionPlan(groups=tuple(g for g in ground.plan.groups if g.files[0].file.path not in replaced))
+        remaining_plan = CompactionPlan(
+            groups=tuple(g for g in ground.plan.groups if g.files[0].file.path not in replaced)
+        )
         result = RoundResult(
             round_id=self.round_id,
             snapshot_id=landed.snapshot.snapshot_id if landed is not None and landed.snapshot is not None else None,
@@ -177,8 +179,8 @@ class Compaction(Attempt):
             bytes_read=sum(r.bytes_read for r in results),
             files_replaced=len(replaced),
             groups_left_out=len(results) - len(rewritten),
-            debt_files=left.saved_files + len(replaced) - len(rewritten),
-            debt_rows=sum(g.deleted for g in left.groups),
+            debt_files=remaining_plan.saved_files + len(replaced) - len(rewritten),
+            debt_rows=sum(g.deleted for g in remaining_plan.groups),
         )
         is_more = len(rewritten) < len(ground.plan.groups) or bool(rewritten and ground.dropped)
         return self.finished(result, force_finished=is_more)

@@ -57,8 +57,8 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     is_aged = is_counted and reader.counts_by_commit
     retention = load_retention(table, reader, snapshot.snapshot_id, files, clock.now_ms())
     over = {} if retention is None else retention.over(files)
-    known = [f for f in files if f.offsets is not None or not is_counted]
-    parts = [known] if retention is None else retention.windows(known)
+    counted_files = [f for f in files if f.offsets is not None or not is_counted]
+    parts = [counted_files] if retention is None else retention.windows(counted_files)
     plan = plan_drop(over, len(files)) if over else join_plans([plan_compaction(p, policy, deleted) for p in parts])
     groups = tuple(
         RewriteGroup(

@@ -140,12 +140,12 @@ def plan_compaction(
 ) -> CompactionPlan:
     """`files` are those of one snapshot, `deleted` the deleted rows of those (by path) whose deletes do not tell. Files
     that tell no bucket (others wrote them under another spec) are left."""
-    known = deleted or {}
+    deleted_rows = deleted or {}
     buckets: dict[Bucket, list[LakeFile]] = defaultdict(list)
     for file in files:
         if file.bucket is not None:
             buckets[file.bucket].append(file)
-    sized = {bucket: _sized(bucket_files, known, policy) for bucket, bucket_files in buckets.items()}
+    sized = {bucket: _sized(bucket_files, deleted_rows, policy) for bucket, bucket_files in buckets.items()}
     groups = [g for bucket, bucket_files in sized.items() for g in _plan_bucket(bucket, bucket_files, policy)]
     groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     sizes = [len(bucket_files) for bucket_files in buckets.values()]

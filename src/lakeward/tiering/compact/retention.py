@@ -53,7 +53,7 @@ class Retention:
             for bucket, of_bucket in buckets.items()
             if bucket is not None and all(f.path in self.newest_ms for f in of_bucket)
         }
-        return {bucket: gone for bucket, gone in over.items() if gone}
+        return {bucket: expired_files for bucket, expired_files in over.items() if expired_files}
 
     def _is_over(self, file: LakeFile) -> bool:
         return self.newest_ms[file.path] < self.now_ms - self.keep_ms
@@ -101,10 +101,10 @@ def load_newest(reader: LakeReader, snapshot_id: SnapshotId, files: Sequence[Lak
         if file.bucket is not None and file.offsets is not None and file.path not in _NEWEST:
             unknown[file.bucket].append(file)
     for bucket, of_bucket in unknown.items():
-        found = dict.fromkeys((f.path for f in of_bucket), 0)
+        newest_offsets = dict.fromkeys((f.path for f in of_bucket), 0)
         for path, at_ms in _scan_times(reader, snapshot_id, bucket, of_bucket):
-            found[path] = max(found[path], at_ms)
-        _NEWEST.update(found)
+            newest_offsets[path] = max(newest_offsets[path], at_ms)
+        _NEWEST.update(newest_offsets)
     return {f.path: _NEWEST[f.path] for f in files if f.path in _NEWEST}
 
 

@@ -23,19 +23,19 @@ from lakeward.tiering.work.options import TieringOptions
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses, runs the job, returns the exit code. A wrong start is one line on standard error."""
-    given = _parser().parse_args(arguments)
+    arguments_read = _parser().parse_args(arguments)
     try:
         run(
-            server=given.server,
-            fluss=given.fluss,
-            fluss_user=given.fluss_user,
-            deletes=given.deletes,
-            name=given.name,
-            pool=given.pool,
-            slots=given.slots,
-            master=given.master,
-            conf=given.conf,
-            token_file=given.token_file,
+            server=arguments_read.server,
+            fluss=arguments_read.fluss,
+            fluss_user=arguments_read.fluss_user,
+            deletes=arguments_read.deletes,
+            name=arguments_read.name,
+            pool=arguments_read.pool,
+            slots=arguments_read.slots,
+            master=arguments_read.master,
+            conf=arguments_read.conf,
+            token_file=arguments_read.token_file,
         )
     except LakewardError as error:
         print(f"lakeward: {error.message}", file=sys.stderr)

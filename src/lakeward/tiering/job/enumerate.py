@@ -220,8 +220,8 @@ class Enumerator:
 
     def _refuse(self, handed: HandedOut) -> None:
         """Gives work back with the next heartbeat, not at once: the coordinator may hand it out again."""
-        known = ", ".join(self.identity.kinds)
-        error = UnknownWork(job=self.identity.name, kind=handed.kind, table=str(handed.path), known=known)
+        known_kinds = ", ".join(self.identity.kinds)
+        error = UnknownWork(job=self.identity.name, kind=handed.kind, table=str(handed.path), known=known_kinds)
         log.warning("%s", error)
         with self._changed:
             self._failed.append(

@@ -129,11 +129,11 @@ def session_conf(
     options: SessionOptions, java: Java | None, archive: ClassArchive | None, *, is_submitted: bool = False
 ) -> dict[str, str]:
     """Spark's settings for rounds; what the user gave wins, but for Java's options, which are joined."""
-    given = dict(options.conf or {})
+    extra_conf = dict(options.conf or {})
     java_options = [f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"]
     java_options += [] if options.hot is None or options.hudi is not None else [_LIGHT_COMPILER]
     java_options += [] if archive is None else archive.java_options
-    java_options += [o for o in [given.pop("spark.driver.extraJavaOptions", "")] if o]
+    java_options += [o for o in [extra_conf.pop("spark.driver.extraJavaOptions", "")] if o]
     conf = {
         "spark.app.name": APP_NAME,
         "spark.scheduler.mode": "FAIR",
@@ -160,8 +160,8 @@ def session_conf(
             }
     if options.hudi is not None:
         conf |= spark_conf(options.hudi)
-        given |= {key: f"{conf[key]},{given[key]}" for key in (JARS, EXTENSIONS) if key in given}
-    return {**conf, **given}
+        extra_conf |= {key: f"{conf[key]},{extra_conf[key]}" for key in (JARS, EXTENSIONS) if key in extra_conf}
+    return {**conf, **extra_conf}
 
 
 def shares_python(options: SessionOptions) -> bool:
@@ -187,9 +187,9 @@ def check_hudi(spark: Any) -> None:
     try:
         spark._jvm.java.lang.Class.forName("org.apache.hudi.HoodieSparkSqlWriter", False, loader)
     except Py4JError as error:
-        given = " ".join(f"--conf {key}={value}" for key, value in spark_conf(bundle_jar()).items())
+        conf_flags = " ".join(f"--conf {key}={value}" for key, value in spark_conf(bundle_jar()).items())
         raise SparkUnsupported(
-            what=f"pool {POOL} in this Spark session", reason=f"Hudi's jar is not in it; give spark-submit {given}"
+            what=f"pool {POOL} in this Spark session", reason=f"Hudi's jar is not in it; give spark-submit {conf_flags}"
         ) from error
 
 

@@ -126,8 +126,8 @@ class SparkDispatcher(Dispatcher):
                     self._queue.put(None)
                     break
                 gathered.append(more)
-            whole = _Waiting([o for w in gathered for o in w.orders])
-            self._collect(whole, gathered, "lakeward-small-rounds")
+            shared_order = _Waiting([o for w in gathered for o in w.orders])
+            self._collect(shared_order, gathered, "lakeward-small-rounds")
 
     # ---- Spark -----------------------------------------------------------------------------------------------------
     def _collect(self, whole: _Waiting, members: Sequence[_Waiting], group: str) -> None:

@@ -79,22 +79,22 @@ def explain(
     would be taken, at the log's end.
 
     Raises what planning raises: the same error would fail the round."""
-    known, caches = hot.coordinator().committed(path, side), plugins or PluginCache()
+    committed, caches = hot.coordinator().committed(path, side), plugins or PluginCache()
 
     def lake_of(table: TableInfo) -> LakeStorage:
-        name, lake_options = hot.lake_options(table, known.side)
+        name, lake_options = hot.lake_options(table, committed.side)
         return caches.lake(Plugin(name=name, options=dict(lake_options)))
 
     handed = HandedOut(
-        table_id=known.table_id,
+        table_id=committed.table_id,
         path=path,
         epoch=NO_EPOCH,
         freshness_ms=0,
-        resync=known.resync,
-        to_compare=known.to_compare,
-        generation=known.generation + known.resync,
-        side=known.side,
-        committed=known,
+        resync=committed.resync,
+        to_compare=committed.to_compare,
+        generation=committed.generation + committed.resync,
+        side=committed.side,
+        committed=committed,
     )
     planner = Planner(
         world_hot=hot,

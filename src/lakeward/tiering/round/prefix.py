@@ -53,17 +53,17 @@ class KeptPrefix:
 def keep_prefix(splits: Sequence[Split], outcomes: Iterable[WriteOutcome]) -> KeptPrefix:
     """`splits` as planned. A split without an outcome was skipped; one that moved no offset counts as skipped."""
     by_split = {o.split: o for o in outcomes}
-    kept: list[WriteOutcome] = []
+    kept_outcomes: list[WriteOutcome] = []
     is_whole = True
     for _, of_bucket in groupby(splits, key=lambda s: s.bucket):
         planned = list(of_bucket)
         prefix = _prefix(planned, by_split)
-        kept += prefix
+        kept_outcomes += prefix
         is_whole = is_whole and len(prefix) == len(planned) and prefix[-1].is_whole
     errors = [by_split[s].error for s in splits if s in by_split]
     return KeptPrefix(
-        outcomes=tuple(kept),
-        offsets={o.split.bucket: o.stop for o in kept},
+        outcomes=tuple(kept_outcomes),
+        offsets={o.split.bucket: o.stop for o in kept_outcomes},
         is_whole=is_whole,
         error=next((e for e in errors if e is not None), None),
     )

@@ -164,9 +164,9 @@ class SplitWriter:
         fold = KeyedFold(split.start, split.stop, key)
         stop = self._see(split, reader.read(split.start, split.stop, columns=list(key)), fold)
         fold.seal()
-        gone = fold.replaced_keys
-        if gone.num_rows:
-            for batch in gone.to_batches():
+        replaced_keys = fold.replaced_keys
+        if replaced_keys.num_rows:
+            for batch in replaced_keys.to_batches():
                 self._delete_keys(batch)
         for batch in reader.read(split.start, stop):
             self._write(fold.live(batch))
@@ -200,9 +200,9 @@ class SplitWriter:
         if self._encoding() is DeleteEncoding.EQUALITY:
             return self._write_keyed_snapshot(split, snapshot, head)
         read = [0]
-        wanted = sort_by_offset(self._kept_rows(snapshot, read))
+        sorted_rows = sort_by_offset(self._kept_rows(snapshot, read))
         diff = LakeDiff(self._order.table.schema.names)
-        for batch in wanted if head is None else diff.rows(wanted, self._lake_rows(split.bucket, head)):
+        for batch in sorted_rows if head is None else diff.rows(sorted_rows, self._lake_rows(split.bucket, head)):
             self._write(batch)
         return _Written(split.stop, diff.gone, read[0], diff.renewed)
 

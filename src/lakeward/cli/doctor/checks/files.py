@@ -48,9 +48,9 @@ def _server(facts: Facts) -> Iterator[Diagnosis]:
     elif live and facts.tiered:
         from lakeward.coordinator.kinds import KINDS
 
-        jobs, known = ", ".join(str(j.name) for j in live), {kind for j in live for kind in j.kinds}
+        jobs, live_kinds = ", ".join(str(j.name) for j in live), {kind for j in live for kind in j.kinds}
         for kind in KINDS:
-            if kind.is_upkeep and kind.name not in known:
+            if kind.is_upkeep and kind.name not in live_kinds:
                 figure = f"no live job does the work {kind.name}: {jobs} cannot"
                 yield _files_finding(figure, "start the jobs again from this version", kind.if_undone)
 

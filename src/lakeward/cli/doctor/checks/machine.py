@@ -18,8 +18,8 @@ def check_disk(facts: Facts) -> Iterator[Diagnosis]:
     server = facts.server
     free, total = server.disk_free_bytes, max(1, server.disk_total_bytes)
     if free < server.disk_reserve_bytes:
-        kept = f"{size(server.disk_reserve_bytes)} are kept in reserve (server.disk.reserve)"
-        yield _disk_finding(Level.WRONG, f"writes are refused: {size(free)} free, {kept}")
+        reserve_text = f"{size(server.disk_reserve_bytes)} are kept in reserve (server.disk.reserve)"
+        yield _disk_finding(Level.WRONG, f"writes are refused: {size(free)} free, {reserve_text}")
         return
     if free / total < LEAST_SHARE:
         yield _disk_finding(Level.WRONG, f"{size(free)} free of {size(total)}")

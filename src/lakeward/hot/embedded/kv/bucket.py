@@ -213,15 +213,17 @@ class KvBucket:
         return replace(put, rows=records, kinds=kinds, growth=gone.growth + put.growth)
 
     def _delete_others(self, keys: pa.ChunkedArray, as_of_ms: int) -> int:
-        holder, gone = f"take-over-{self.bucket}", []
+        holder, deleted_keys = f"take-over-{self.bucket}", []
         snapshot = self.take_snapshot(holder)
         for batch in self.read_snapshot(snapshot.snapshot_id, self._builder.keys.names) if snapshot is not None else ():
             times = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-            there = pc.is_in(self._builder.key_of(batch), value_set=keys).to_numpy(zero_copy_only=False)
-            gone.append(batch.select(self._builder.keys.names).filter(pa.array(~there & (times <= as_of_ms))))
+            is_in_lake = pc.is_in(self._builder.key_of(batch), value_set=keys).to_numpy(zero_copy_only=False)
+            deleted_keys.append(
+                batch.select(self._builder.keys.names).filter(pa.array(~is_in_lake & (times <= as_of_ms)))
+            )
         self.snapshots.release(holder)
         changes = 0
-        for batch in (b for b in gone if b.num_rows):
+        for batch in (b for b in deleted_keys if b.num_rows):
             with self._past_stop("a load"):
                 changes += self._changed(self.begin_delete(batch))
         return changes
@@ -290,11 +292,11 @@ class KvBucket:
         Raises `SnapshotGone`; `SchemaChanged` for a row of a schema newer than the reader's, which would lose values.
         """
         codec = self._builder.codec
-        known = codec.schema if planned is None else planned
+        read_schema = codec.schema if planned is None else planned
         for values in self.snapshots.scan(snapshot_id, _SCAN_ROWS):
             rows = codec.unpack(binary_of(values))
-            self._check_schema(rows, known)
-            yield codec.decode_batch(rows, columns, known)
+            self._check_schema(rows, read_schema)
+            yield codec.decode_batch(rows, columns, read_schema)
 
     def _check_schema(self, rows: StoredRows, planned: Schema) -> None:
         newer = rows.schema_ids > planned.schema_id

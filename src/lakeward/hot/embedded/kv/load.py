@@ -41,21 +41,21 @@ class KvLoad:
     def put(self, rows: pa.RecordBatch, start: int, at_ms: int) -> None:
         """Rows of which the first is number `start` of the bucket. Raises `InvalidTable` for a key that is there twice,
         `LoadLost` where rows before it are missing."""
-        known = self.rows
-        if start > known:
-            raise LoadLost(table=self._builder.table, reason=f"{known} of {start} rows are in {self._folder}")
-        rows = rows.slice(min(rows.num_rows, known - start))
+        stored_rows = self.rows
+        if start > stored_rows:
+            raise LoadLost(table=self._builder.table, reason=f"{stored_rows} of {start} rows are in {self._folder}")
+        rows = rows.slice(min(rows.num_rows, stored_rows - start))
         if not rows.num_rows:
             return
-        given = align_rows(self._builder.table, self._builder.codec.arrow, rows, None, self._builder.keys.names)
-        keys = self._builder.keys.encode(given)
+        aligned_rows = align_rows(self._builder.table, self._builder.codec.arrow, rows, None, self._builder.keys.names)
+        keys = self._builder.keys.encode(aligned_rows)
         order = pc.array_sort_indices(keys)
         listed: list[bytes] = keys.take(order).to_pylist()
-        self._check_new(given, order, listed)
-        bodies = self._builder.codec.encode(given).take(order)
-        offsets = known + order.to_numpy().astype(np.int64)
+        self._check_new(aligned_rows, order, listed)
+        bodies = self._builder.codec.encode(aligned_rows).take(order)
+        offsets = stored_rows + order.to_numpy().astype(np.int64)
         values = self._builder.codec.pack(bodies, offsets, at_ms).to_pylist()
-        count = known + given.num_rows
+        count = stored_rows + aligned_rows.num_rows
         self._database.write(listed, values, KvState(applied=count, rows=count))
 
     def _check_new(self, rows: pa.RecordBatch, order: pa.Array, listed: list[bytes]) -> None:

@@ -123,19 +123,19 @@ class PutBuilder:
             reason = f"schema {sent.schema_id} has no such column; there are {', '.join(sent.names)}"
             raise InvalidRows(table=self.table, row=0, column=unknown[0], reason=reason)
         today = {c.name: self.schema.by_id[c.column_id].name for c in sent.columns if c.column_id in self.schema.by_id}
-        kept = [name for name in batch.schema.names if name in today]
-        renamed = batch.select(kept).rename_columns([today[name] for name in kept])
+        current_names = [name for name in batch.schema.names if name in today]
+        renamed = batch.select(current_names).rename_columns([today[name] for name in current_names])
         return renamed, [today[name] for name in (sent.names if named is None else named) if name in today]
 
     def upsert(self, batch: pa.RecordBatch, named: Sequence[str] | None, read: Read, base: int) -> Put:
         """`named`: only these columns (and the key) are set, the others stay as they are. Raises `InvalidRows`."""
-        given = align_rows(self.table, self.codec.arrow, batch, named, self.keys.names)
-        if self._is_hudi and (wrong := find_ambiguous(self.keys.names, [given[n] for n in self.keys.names])):
+        aligned_rows = align_rows(self.table, self.codec.arrow, batch, named, self.keys.names)
+        if self._is_hudi and (wrong := find_ambiguous(self.keys.names, [aligned_rows[n] for n in self.keys.names])):
             row, column, reason = wrong
             raise InvalidRows(table=self.table, row=row, column=column, reason=reason)
-        keys = _SortedKeys.of(self.keys.encode(given))
+        keys = _SortedKeys.of(self.keys.encode(aligned_rows))
         image = self._read_image(keys, read)
-        rows = given if named is None else self._completed(given, image)
+        rows = aligned_rows if named is None else self._completed(aligned_rows, image)
         bodies = self.codec.encode(rows)
         groups = group_keys(keys.array)
         plan = plan_upsert(bodies, groups, self._before(image), base, with_before_images=self._with_before_images)

@@ -158,8 +158,8 @@ def _apply(database: KvDatabase, batch: pa.RecordBatch, builder: PutBuilder) -> 
     offsets = batch.column(OFFSET).to_numpy(zero_copy_only=False)
     times = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy(zero_copy_only=False)
     keys, bodies, deleted = builder.replay(batch, kinds)
-    kept = kinds != ChangeType.UPDATE_BEFORE
-    values: list[bytes | None] = list(builder.codec.pack(bodies, offsets[kept], times[kept]).to_pylist())
+    is_applied = kinds != ChangeType.UPDATE_BEFORE
+    values: list[bytes | None] = list(builder.codec.pack(bodies, offsets[is_applied], times[is_applied]).to_pylist())
     for i in np.flatnonzero(deleted).tolist():
         values[i] = None
     growth = int((kinds == ChangeType.INSERT).sum() - deleted.sum())

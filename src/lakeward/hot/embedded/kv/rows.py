@@ -24,8 +24,8 @@ def align_rows(
             raise InvalidRows(
                 table=table, row=0, column=name, reason=f"no such column; there are {', '.join(schema.names)}"
             )
-    wanted = [n for n in schema.names if named is None or n in named or n in primary_key]
-    fields = [schema.field(n) for n in wanted]
+    expected_names = [n for n in schema.names if named is None or n in named or n in primary_key]
+    fields = [schema.field(n) for n in expected_names]
     return pa.RecordBatch.from_arrays(
         [_column(table, f, batch, named is not None) for f in fields], schema=pa.schema(fields)
     )

@@ -434,14 +434,16 @@ class BucketLog:
     # ---- what retention and the remote tier do ---------------------------------------------------------------------
     def drop_local(self, bases: Sequence[int]) -> None:
         """Removes local copies of closed segments. Readers that have them open go on. A crash leaves some of them."""
-        folder, left = self.place.folder, self.files.view.without(bases)
-        snapshot = writers_path(folder, left.closed[0].base if left.closed else left.active.base)
+        folder, remaining_files = self.place.folder, self.files.view.without(bases)
+        snapshot = writers_path(
+            folder, remaining_files.closed[0].base if remaining_files.closed else remaining_files.active.base
+        )
         if snapshot.exists():
             sync_file(snapshot)  # what the removed segments knew of their writers lives on in it
         with self._lock:
-            left = self.files.view.without(bases)
-            save_listed(folder, left.bases, sync=True)
-            self.files.view = left
+            remaining_files = self.files.view.without(bases)
+            save_listed(folder, remaining_files.bases, sync=True)
+            self.files.view = remaining_files
         for base in sorted(bases):
             fault_point("hotlog.before-drop-local", bucket=self.place.bucket, base=base)
             self.files.forget(base)

@@ -142,10 +142,10 @@ def _find_clean(folder: Path, bases: Sequence[int], index_bytes: int) -> tuple[S
     inner = find_sealed(INDEX_MAGIC, body[8 : 8 + size])
     assert inner is not None, "sealed twice, so damage shows outside"
     segment, index = unpack_index(inner, index_bytes)
-    there = log_path(folder, segment.base).stat().st_size if segment.base in bases else None
-    if there is not None and there < segment.size:
-        raise lost_bytes(folder, segment.base, there, segment.size)
-    if segment.base != bases[-1] or segment.size != there:
+    stored_bytes = log_path(folder, segment.base).stat().st_size if segment.base in bases else None
+    if stored_bytes is not None and stored_bytes < segment.size:
+        raise lost_bytes(folder, segment.base, stored_bytes, segment.size)
+    if segment.base != bases[-1] or segment.size != stored_bytes:
         return None
     return segment, index, body[8 + size :]
 

@@ -150,13 +150,13 @@ class RemoteLog:
         leaves files to `sweep`.
         """
         with self._change, self._tier.errors_named():
-            gone = [s for s in self._manifest.segments if s.segment.base in bases]
-            if not gone:
+            removed_segments = [s for s in self._manifest.segments if s.segment.base in bases]
+            if not removed_segments:
                 return
             self._reconcile()
             self._publish(self._manifest.without(bases))
             fault_point("remote.before-remove", bases=sorted(bases))
-            for segment in gone:
+            for segment in removed_segments:
                 self._tier.fs.delete_dir(f"{self._root}/{segment.segment_id}")
 
     def adopt(self) -> None:

@@ -11,14 +11,14 @@ from lakeward.hot.embedded.log.segment import Segment
 def plan_expiry(segments: Sequence[Segment], now_ms: int, ttl_ms: int, needed_from: int | None) -> list[Segment]:
     """The oldest segments that are past their time and no longer needed; the log stays contiguous. `needed_from` is the
     lowest offset that the lake, a lease or KV still needs; None: none is needed."""
-    gone: list[Segment] = []
+    expired_segments: list[Segment] = []
     for segment in segments:
         if ttl_ms <= 0 or now_ms - segment.last_at_ms <= ttl_ms:
             break
         if needed_from is not None and segment.stop > needed_from:
             break
-        gone.append(segment)
-    return gone
+        expired_segments.append(segment)
+    return expired_segments
 
 
 def plan_upload(closed: Sequence[Segment], uploaded: set[int], synced_end: int, most: int) -> list[Segment]:
@@ -31,11 +31,11 @@ def plan_drop_local(
 ) -> list[Segment]:
     """Local copies to remove: uploaded ones beyond the newest `keep` (the active segment is one of them), and older
     than their time. Only from the old end on."""
-    gone: list[Segment] = []
+    dropped_segments: list[Segment] = []
     for number, segment in enumerate(closed):
         surplus = len(closed) + 1 - number > keep
         old = local_ttl_ms > 0 and now_ms - segment.last_at_ms > local_ttl_ms
         if segment.base not in uploaded or not (surplus or old):
             break
-        gone.append(segment)
-    return gone
+        dropped_segments.append(segment)
+    return dropped_segments

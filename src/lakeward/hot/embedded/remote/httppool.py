@@ -76,8 +76,8 @@ class HttpPool:
             connection.close()
 
     def _connected(self, limit_s: float) -> http.client.HTTPConnection:
-        while (kept := self._take()) is not None:
-            since, connection = kept
+        while (idle_connection := self._take()) is not None:
+            since, connection = idle_connection
             if time.monotonic() - since < KEPT_S and not _is_ended(connection):
                 connection.sock.settimeout(limit_s)
                 return connection
@@ -100,14 +100,14 @@ class HttpPool:
     def _keep(self, connection: http.client.HTTPConnection) -> None:
         now = time.monotonic()
         with self._lock:
-            old = [(at, kept) for at, kept in self._kept if at < now - KEPT_S]
-            self._kept = [(at, kept) for at, kept in self._kept if at >= now - KEPT_S]
+            old = [(at, idle_connection) for at, idle_connection in self._kept if at < now - KEPT_S]
+            self._kept = [(at, idle_connection) for at, idle_connection in self._kept if at >= now - KEPT_S]
             if connection.sock is not None and len(self._kept) < MOST_KEPT:
                 self._kept.append((now, connection))
             else:
                 old.append((now, connection))
-        for _, kept in old:
-            kept.close()
+        for _, idle_connection in old:
+            idle_connection.close()
 
 
 _SAFE = "/?=&%:,;@+$!~*'()[]"

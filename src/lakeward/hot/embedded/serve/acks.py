@@ -94,18 +94,18 @@ class Acknowledger:
     def _give_up(self, error: Exception) -> None:
         with self._changed:
             self._failure = error
-            left = list(self._waiting)
+            unanswered = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
-        for _, release in left:
+        for _, release in unanswered:
             release()
-        told = (
+        reason = (
             error
             if isinstance(error, LakewardError)
             else RemoteError(remote_code="internal", text="the server failed on a put")
         )
         with suppress(CallEnded):
-            self._send(PutAck(start=-1, stop=-1, error=to_wire(told)))
+            self._send(PutAck(start=-1, stop=-1, error=to_wire(reason)))
 
     def _send(self, ack: PutAck) -> None:
         self._write(write_field(1, to_bytes(ack)))

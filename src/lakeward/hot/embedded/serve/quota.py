@@ -105,8 +105,8 @@ class SnapshotQuotas:
         now = self._clock()
         with self._lock:
             held = self._held.setdefault((token_name, table), {})
-            for gone in [k for k, until in held.items() if until <= now]:
-                del held[gone]
+            for expired_key in [k for k, until in held.items() if until <= now]:
+                del held[expired_key]
             used = sum(1 for b, h in held if b == bucket and h != holder)
             if used >= self._limit:
                 what = f"KV snapshots of bucket {bucket}"

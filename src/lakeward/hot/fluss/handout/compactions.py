@@ -48,11 +48,11 @@ class Compactions:
                 self._held[_key(end)] = end
                 room -= 1
         over = [k for k in self._held if request.leaving or k in ends or (k in self._handed and k not in works)]
-        told = [e for e in request.finished if e.kind == TIER and _key(e) not in self._held]
+        finished_rounds = [e for e in request.finished if e.kind == TIER and _key(e) not in self._held]
         return replace(
             request,
             tiering=tuple(w for w in request.tiering if w.kind == TIER or not request.leaving),
-            finished=(*told, *(self._held[k] for k in over)),
+            finished=(*finished_rounds, *(self._held[k] for k in over)),
             failed=tuple(f for f in request.failed if f.kind == TIER),
         )
 

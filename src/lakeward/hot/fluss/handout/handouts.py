@@ -61,26 +61,26 @@ class HandOuts:
         something comes.
         """
         now = self._clock.monotonic()
-        if request.room and self._note is not None and (left := self._note.find_left(request.job)):
-            self._beat({"failed": [beat_entry(*key) for key in left]})
+        if request.room and self._note is not None and (held_back := self._note.find_left(request.job)):
+            self._beat({"failed": [beat_entry(*key) for key in held_back]})
             self._note.given_back()
-            log.info("a job of this name ended without giving back %d tables: they are given back now", len(left))
-        told = self._compactions.translate(request, now)
+            log.info("a job of this name ended without giving back %d tables: they are given back now", len(held_back))
+        translated = self._compactions.translate(request, now)
         renewals = self._compactions.renewed()
         with self._lock:
-            self._held.note(told, now)
-            self._slack.note(told, now)
+            self._held.note(translated, now)
+            self._slack.note(translated, now)
             due = self._held.due(now, all_of_them=request.leaving)
             renewed = [*self._held.renewed(now), *renewals] if not request.leaving else []
-        told = replace(told, room=0 if now < self._ask_at else max(0, told.room - len(renewals)))
-        answer = self._beat(beat_message(told, renewed, [beat_entry(*key) for key in due]))
+        translated = replace(translated, room=0 if now < self._ask_at else max(0, translated.room - len(renewals)))
+        answer = self._beat(beat_message(translated, renewed, [beat_entry(*key) for key in due]))
         with self._lock:
             self._held.told(due)
             self._held.refused(answer)
-        compacted = self._compactions.told(request, told, answer)
+        compacted = self._compactions.told(request, translated, answer)
         self._warn(answer)
         self._store.renew_snapshots()
-        verdicts, handed = read_verdicts(told, answer), self._collect(answer, told.room)
+        verdicts, handed = read_verdicts(translated, answer), self._collect(answer, translated.room)
         with self._lock:
             tables = (
                 *map(self._compaction, compacted),

@@ -187,14 +187,14 @@ class _Rows:
         is_long = stops == 0
         lowest = stops & (~stops + _U(1))
         used = np.where(is_long, 8, (np.bitwise_count(lowest - _U(1)).astype(np.int64) >> 3) + 1)
-        kept = word & np.where(is_long, ~_U(0), (lowest << _U(1)) - _U(1)) & ~_TOPS
-        kept = (kept & _U(0x007F007F007F007F)) | ((kept & _U(0x7F007F007F007F00)) >> _U(1))
-        kept = (kept & _U(0x00003FFF00003FFF)) | ((kept & _U(0x3FFF00003FFF0000)) >> _U(2))
-        kept = (kept & _U(0x000000000FFFFFFF)) | ((kept & _U(0x0FFFFFFF00000000)) >> _U(4))
+        used_bits = word & np.where(is_long, ~_U(0), (lowest << _U(1)) - _U(1)) & ~_TOPS
+        used_bits = (used_bits & _U(0x007F007F007F007F)) | ((used_bits & _U(0x7F007F007F007F00)) >> _U(1))
+        used_bits = (used_bits & _U(0x00003FFF00003FFF)) | ((used_bits & _U(0x3FFF00003FFF0000)) >> _U(2))
+        used_bits = (used_bits & _U(0x000000000FFFFFFF)) | ((used_bits & _U(0x0FFFFFFF00000000)) >> _U(4))
         if is_long.any():
-            self._extend(kept, used, np.flatnonzero(is_long))
+            self._extend(used_bits, used, np.flatnonzero(is_long))
         self._at = self._at + np.where(valid, used, 0)
-        values: Ints = kept.view(np.int64)
+        values: Ints = used_bits.view(np.int64)
         return values
 
     def _extend(self, kept: Words, used: Ints, rows: Ints) -> None:

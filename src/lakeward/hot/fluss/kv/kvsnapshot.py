@@ -146,10 +146,10 @@ class KvSnapshots:
         for where, snapshot_id in snapshots.items():
             bucket = {"partition_id": where.partition_id, "bucket": where.number, "snapshot_id": snapshot_id}
             tables.setdefault(where.table_id, []).append(bucket)
-        wanted = [{"table_id": table_id, "buckets": buckets} for table_id, buckets in tables.items()]
+        requested_tables = [{"table_id": table_id, "buckets": buckets} for table_id, buckets in tables.items()]
         try:
             self._servers.call_coordinator(
-                ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": self.lease_ms, "tables": wanted}
+                ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": self.lease_ms, "tables": requested_tables}
             )
         except IncompatibleVersion:
             return

@@ -35,11 +35,11 @@ def read_batches(path: str, position: int = 0) -> Iterator[pa.Buffer]:
                 yield batch
                 used += batch.size
             if not used:
-                wanted = peek(window, 0)[1]
-                if wanted <= window.size or position + wanted > size:
+                batch_bytes = peek(window, 0)[1]
+                if batch_bytes <= window.size or position + batch_bytes > size:
                     return
-                yield _read_at(source, position, wanted)
-                used = wanted
+                yield _read_at(source, position, batch_bytes)
+                used = batch_bytes
             position += used
 
 
