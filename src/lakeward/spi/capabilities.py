@@ -155,8 +155,8 @@ def check_bucket_function(
     made_with, of_format = descriptor.bucket_function, capabilities.bucket_function
     if capabilities.bucket_function_needed and descriptor.bucket_keys and made_with != of_format:
         reason = (
-            f"its rows are spread by that function, and readers of {format} look for a key where the function {of_format} "
-            f"puts it: make a table anew that has this lake from the start, and write its rows there"
+            f"its rows are in buckets by that function, and readers of {format} expect the buckets of {of_format}: "
+            f"create a new table with this lake, and write the rows to it"
         )
         raise InvalidTable(table=str(path), field="bucket_function", value=str(made_with), reason=reason)
 

@@ -111,9 +111,8 @@ def find_java() -> int | None:
     if program is None:
         return None
     with suppress(OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-        version_output = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=20, check=True
-        ).stderr  # noqa: S603
+        command = [program, "-version"]
+        version_output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stderr  # noqa: S603
         return int(version_output.split('"')[1].split(".")[0].split("-")[0])
     return None
 
