@@ -22,7 +22,7 @@ from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.views import JobStatus, TableStatus
-from lakeward.server.show.tablefeed import TableFeed
+from lakeward.server.feed.tablefeed import TableFeed
 from lakeward.server.show.tiles import Overview, make_tiles
 from tests.spark.processes import Server
 

@@ -251,7 +251,7 @@ def test_duckdb_logs_in_at_the_issuer(server: ServerProcess, issuer: LocalIssuer
     ],
 )
 def test_unsafe_settings_are_refused_at_start(issuer: LocalIssuer, wrong: dict[str, str], reason: str) -> None:
-    from lakeward.server.settings import ServerSettings
+    from lakeward.server.admission.settings import ServerSettings
 
     with pytest.raises(LakewardError, match=reason):
         ServerSettings.of(resolve(arguments={**settings(issuer), **wrong}))

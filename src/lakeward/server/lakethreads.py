@@ -5,7 +5,10 @@ call of the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -14,9 +17,8 @@ import anyio
 from anyio import CapacityLimiter
 from fastapi import Request
 
-from lakeward.errors import TimedOut
+from lakeward.errors import QuotaExceeded, TimedOut
 from lakeward.server.admission.auth import caller
-from lakeward.server.query.atonce import AtOnce
 
 LIMIT_S = 120.0
 LONG_S = 900.0
@@ -59,3 +61,27 @@ class LakeThreads:
         except TimeoutError as error:
             state = "its storage does not answer, and nobody knows whether it takes effect"
             raise TimedOut(what=what, limit_s=limit_s, state=state) from error
+
+
+class AtOnce:
+    """Thread-safe."""
+
+    def __init__(self, what: str, *, of_token: int, in_all: int) -> None:
+        self._what, self._of_token, self._in_all = what, of_token, in_all
+        self._lock, self._running = threading.Lock(), Counter[str]()
+
+    @contextmanager
+    def counted(self, token: str) -> Iterator[None]:
+        """Raises `QuotaExceeded`, and nothing was counted."""
+        with self._lock:
+            own_running, in_all = self._running[token], self._running.total()
+            if own_running >= self._of_token:
+                raise QuotaExceeded(token_name=token, what=self._what, used=own_running, limit=self._of_token)
+            if in_all >= self._in_all:
+                raise QuotaExceeded(token_name=token, what=f"{self._what} with others", used=in_all, limit=self._in_all)
+            self._running[token] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[token] -= 1

@@ -32,17 +32,17 @@ from lakeward.server.admission.flightdoor import FlightDoor
 from lakeward.server.admission.httpdoor import FrontDoor, HttpDoor, bind_listener
 from lakeward.server.admission.interpreter import keep_loaded, share_turns
 from lakeward.server.admission.loglimit import LogLimit
+from lakeward.server.admission.settings import ServerSettings
 from lakeward.server.app import create_app
 from lakeward.server.contract.contracts import TableContracts
 from lakeward.server.contract.quarantine import Quarantine
+from lakeward.server.feed.history import HISTORY_FILE, SAMPLE_S, History
+from lakeward.server.feed.loglines import LINES
 from lakeward.server.ingest.rowput import RowIntake
 from lakeward.server.ingest.sources import SourceDesk
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import load_mark, remove_mark
 from lakeward.server.services import Services
-from lakeward.server.settings import ServerSettings
-from lakeward.server.show.history import HISTORY_FILE, SAMPLE_S, History
-from lakeward.server.show.loglines import LINES
 from lakeward.server.show.sampler import Sampler
 from lakeward.tiering.work.heap import keep_freed_memory
 

@@ -15,10 +15,10 @@ from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.callers import Callers
+from lakeward.server.feed.history import History
+from lakeward.server.feed.pagesource import PageSource, ServerSource
+from lakeward.server.feed.tablefeed import TableFeed
 from lakeward.server.lakethreads import LakeThreads
-from lakeward.server.show.history import History
-from lakeward.server.show.pagesource import PageSource, ServerSource
-from lakeward.server.show.tablefeed import TableFeed
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator

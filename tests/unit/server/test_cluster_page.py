@@ -42,7 +42,7 @@ from lakeward.server.admission.callers import Callers
 from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.cluster.console import ConsoleServices, tiering_router
 from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, show_table, table_figures
-from lakeward.server.show.pagesource import Figures, PageSource, WorkFigures
+from lakeward.server.feed.pagesource import Figures, PageSource, WorkFigures
 from lakeward.spi import LakeTotals
 from lakeward_testing.clock import ManualClock
 

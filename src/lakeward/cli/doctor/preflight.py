@@ -118,7 +118,7 @@ def find_java() -> int | None:
 
 
 def _settings(config: Config) -> str:
-    from lakeward.server.settings import ServerSettings
+    from lakeward.server.admission.settings import ServerSettings
 
     try:
         ServerSettings.of(config)

@@ -18,7 +18,7 @@ from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Heartbeat
 from lakeward.server.admission.audit import AuditLog
 from lakeward.server.admission.loglimit import PER_MINUTE
-from lakeward.server.settings import ServerSettings
+from lakeward.server.admission.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 

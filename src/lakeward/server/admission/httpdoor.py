@@ -17,7 +17,7 @@ from lakeward.errors import InvalidConfig, ServerUnavailable
 from lakeward.protocol.routes import HEALTH, READY, STARTING
 from lakeward.server.admission.connections import ConnectionLimits
 from lakeward.server.admission.gate import refuse
-from lakeward.server.settings import Tls
+from lakeward.server.admission.settings import Tls
 
 
 class HttpDoor:

@@ -23,13 +23,13 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import TIER_NOW
 from lakeward.server.admission.auth import require
 from lakeward.server.admission.httpdoor import HttpDoor, bind_listener
+from lakeward.server.admission.settings import ServerSettings
 from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.cluster.source import ClusterSource
+from lakeward.server.feed.history import SAMPLE_S
+from lakeward.server.feed.pagesource import PageSource
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
-from lakeward.server.settings import ServerSettings
-from lakeward.server.show.history import SAMPLE_S
-from lakeward.server.show.pagesource import PageSource
 from lakeward.server.show.sampler import Sampler
 
 if TYPE_CHECKING:

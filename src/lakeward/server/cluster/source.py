@@ -31,7 +31,7 @@ from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 from lakeward.server.cluster.ownjob import OwnJob
 from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, show_table, table_figures
-from lakeward.server.show.pagesource import Figures, PageSource, WorkFigures, describe_lake_files
+from lakeward.server.feed.pagesource import Figures, PageSource, WorkFigures, describe_lake_files
 from lakeward.tiering.compact.ground import load_debt
 
 LOOK_S = 5.0

@@ -21,7 +21,7 @@ from lakeward.model import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.operate import SqlQuery
 from lakeward.read.arrow import describe_freshness, request_of
-from lakeward.server.query.atonce import AtOnce
+from lakeward.server.lakethreads import AtOnce
 from lakeward.server.query.celltext import MOST_ANSWER_CHARS
 from lakeward.server.query.localread import open_here
 from lakeward.server.services import Services

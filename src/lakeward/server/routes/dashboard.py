@@ -17,9 +17,9 @@ from lakeward.protocol.codec import encode
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
 from lakeward.server.admission.auth import caller, require
+from lakeward.server.feed.history import lag_name
 from lakeward.server.messages import Side, answer
 from lakeward.server.services import PageServices
-from lakeward.server.show.history import lag_name
 from lakeward.server.show.shown import limit_status
 from lakeward.server.show.tiles import Overview, make_tiles
 

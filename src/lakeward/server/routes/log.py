@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import LOG
 from lakeward.server.admission.auth import require
+from lakeward.server.feed.loglines import KEPT, LINES
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
-from lakeward.server.show.loglines import KEPT, LINES
 
 LEVELS = {"all": logging.NOTSET, "warning": logging.WARNING, "error": logging.ERROR}
 

@@ -19,8 +19,8 @@ from lakeward.server.admission.auth import caller, require
 from lakeward.server.ingest.bodies import RowFormat, find_format
 from lakeward.server.ingest.fitting import RowOp
 from lakeward.server.ingest.rowput import RowOutcomes, RowRequest
+from lakeward.server.lakethreads import AtOnce
 from lakeward.server.messages import answer, described, read_message
-from lakeward.server.query.atonce import AtOnce
 from lakeward.server.query.localread import MOST_SAMPLED, sample
 from lakeward.server.query.sql import SqlDoor
 from lakeward.server.services import Services

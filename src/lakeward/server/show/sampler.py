@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from lakeward.model import BackgroundThread
+from lakeward.server.feed.history import SAMPLE_S, History
 from lakeward.server.services import PageServices
-from lakeward.server.show.history import SAMPLE_S, History
 
 
 class Sampler(BackgroundThread):

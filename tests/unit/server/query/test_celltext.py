@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import QuotaExceeded
-from lakeward.server.query.atonce import AtOnce
+from lakeward.server.lakethreads import AtOnce
 from lakeward.server.query.celltext import MOST_CHARS, cell_texts, row_texts
 
 

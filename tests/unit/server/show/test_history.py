@@ -9,7 +9,7 @@ from pathlib import Path
 from lakeward.coordinator.state.record import LagDrop
 from lakeward.model import DEFAULT_SIDE, Epoch, SideName, TableId, TablePath, TableState
 from lakeward.protocol.views import TableStatus
-from lakeward.server.show.history import HISTORY_FILE, KEPT, History
+from lakeward.server.feed.history import HISTORY_FILE, KEPT, History
 
 
 def status(name: str, lag_ms: int) -> TableStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 
-from lakeward.server.show.loglines import KEPT, LogLines
+from lakeward.server.feed.loglines import KEPT, LogLines
 
 
 def record(level: int, words: str, *values: object, error: BaseException | None = None) -> logging.LogRecord:

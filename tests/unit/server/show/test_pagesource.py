@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.errors import TableBusy
 from lakeward.model import DEFAULT_SIDE, Content, SideName, TablePath
-from lakeward.server.show.pagesource import ServerSource
+from lakeward.server.feed.pagesource import ServerSource
 from lakeward_testing.clock import ManualClock
 from tests.kit.inprocess import InProcessLakeward
 from tests.property.union_program import memory_lake

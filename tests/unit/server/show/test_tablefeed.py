@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lakeward.model import Epoch, TableId, TablePath, TableState
 from lakeward.protocol.views import TableStatus
-from lakeward.server.show.tablefeed import TableFeed
+from lakeward.server.feed.tablefeed import TableFeed
 
 ONE = TableStatus(
     path=TablePath.parse("db.a"), table_id=TableId("a"), state=TableState.SCHEDULED, epoch=Epoch(1), freshness_ms=1_000

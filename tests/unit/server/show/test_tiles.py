@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakeward.model import COMPACT, Epoch, InstanceId, JobName, SideName, TableId, TablePath, TableState
 from lakeward.protocol.views import JobStatus, TableStatus, WorkStatus
-from lakeward.server.show.history import KEPT, History
+from lakeward.server.feed.history import KEPT, History
 from lakeward.server.show.tiles import Overview, Tile, make_tiles
 
 TABLE = TableStatus(
