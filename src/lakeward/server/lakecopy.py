@@ -12,23 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-COMMITS = {
-    "iceberg": ("*.metadata.json",),
-    "paimon": ("*/snapshot/snapshot-*",),
-    "delta": ("*/_delta_log/*",),
-    "lance": ("*/_versions/*",),
-    "hudi": ("*/.hoodie/*",),
-}
-"""Per format: files that make a commit visible."""
-
-POINTERS = {
-    "paimon": ("*/snapshot/LATEST", "*/snapshot/EARLIEST", "*/tag/*"),
-    "delta": ("*/_delta_log/_last_checkpoint", "*/.lakeward/*"),
-    "lance": ("*/_refs/*", "*/.lakeward/*"),
-    "hudi": ("*/.lakeward/*",),
-}
-"""Per format: files that name a commit and are replaced by each. One that is newer than the commits would look like a
-table that was moved back."""
+from lakeward.spi import LakePlugin
 
 _POINTER, _COMMIT, _OTHER = "pointer", "commit", "other"
 
@@ -38,10 +22,11 @@ OWN_CATALOGS = ("uri", "type", "metastore", "catalog-impl", "py-catalog-impl")
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFolder:
-    """A lake whose tables lie in a folder of this machine, complete with its catalog or in that of the server."""
+    """A lake whose tables lie in a folder of this machine, complete with its catalog or in that of the server. A
+    pointer that is newer than the commits would look like a table that was moved back."""
 
     name: str
-    format: str
+    plugin: LakePlugin
     folder: Path
 
     def files(self) -> Iterator[str]:
@@ -61,15 +46,15 @@ class LakeFolder:
         return [path for path in paths if self._kind(path) == kind]
 
     def _kind(self, path: str) -> str:
-        for kind, patterns in ((_POINTER, POINTERS), (_COMMIT, COMMITS)):
-            if any(fnmatch(path, pattern) for pattern in patterns.get(self.format, ())):
+        for kind, patterns in ((_POINTER, self.plugin.pointers), (_COMMIT, self.plugin.commits)):
+            if any(fnmatch(path, pattern) for pattern in patterns):
                 return kind
         return _OTHER
 
 
-def find_lake_folder(name: str, format_name: str, settings: Mapping[str, str], warehouse: str) -> LakeFolder | None:
+def find_lake_folder(name: str, plugin: LakePlugin, settings: Mapping[str, str], warehouse: str) -> LakeFolder | None:
     """None: its files or its catalog are elsewhere. `settings` are those of the configuration."""
     url = urlsplit(warehouse)
     if not warehouse or url.scheme not in ("", "file") or any(key in settings for key in OWN_CATALOGS):
         return None
-    return LakeFolder(name=name, format=format_name, folder=Path(unquote(url.path) if url.scheme else warehouse))
+    return LakeFolder(name=name, plugin=plugin, folder=Path(unquote(url.path) if url.scheme else warehouse))

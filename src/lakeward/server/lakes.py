@@ -124,7 +124,7 @@ class ServerLakes:
 
     def _local(self, lake: LakeConfig) -> LakeFolder | None:
         warehouse = self._options(lake).get("warehouse", "")
-        return find_lake_folder(lake.name, lake.format, lake.settings, warehouse)
+        return find_lake_folder(lake.name, self._plugin(lake.format), lake.settings, warehouse)
 
     def missing(self, recorded: Mapping[str, LakeRecord]) -> dict[str, str]:
         """Lakes of a backup that are not configured, or would be created in another place -> the lines that

@@ -19,12 +19,19 @@ from lakeward.spi.lake.storage import LakeStorage
 class LakePlugin:
     """Entry point of group `lakeward.lake`: called with the options below `datalake.<format>.` it returns a
     `LakeStorage`. A plain function is enough; a subclass adds more. Nothing here blocks or connects. `libraries`:
-    modules that are imported when a lake is opened, and not before."""
+    modules that are imported when a lake is opened, and not before. For backups, as `fnmatch` patterns below the
+    warehouse: `commits` match files that make a commit visible; `pointers` match files that name a commit and are
+    replaced by each."""
 
     def __init__(
-        self, name: str, load: Callable[[Mapping[str, str]], LakeStorage], libraries: Sequence[str] = ()
+        self,
+        name: str,
+        load: Callable[[Mapping[str, str]], LakeStorage],
+        libraries: Sequence[str] = (),
+        commits: Sequence[str] = (),
+        pointers: Sequence[str] = (),
     ) -> None:
-        self.name, self._load, self._libraries = name, load, libraries
+        self.name, self._load, self._libraries, self.commits, self.pointers = name, load, libraries, commits, pointers
 
     def __call__(self, options: Mapping[str, str]) -> LakeStorage:
         return self._load(options)

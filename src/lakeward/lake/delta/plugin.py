@@ -58,4 +58,6 @@ def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:
     return DeltaLakeStorage(parse_warehouse("delta", options), options)
 
 
-load = WarehousePlugin("delta", open_lake)
+load = WarehousePlugin(
+    "delta", open_lake, commits=["*/_delta_log/*"], pointers=["*/_delta_log/_last_checkpoint", "*/.lakeward/*"]
+)

@@ -79,4 +79,4 @@ def open_lake(options: Mapping[str, str]) -> HudiLakeStorage:
     return HudiLakeStorage(warehouse, options)
 
 
-load = HudiLakePlugin("hudi", open_lake)
+load = HudiLakePlugin("hudi", open_lake, commits=["*/.hoodie/*"], pointers=["*/.lakeward/*"])

@@ -20,15 +20,10 @@ from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.rewrite import rewrite_group
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model import BucketFunction, ColumnChange, TableInfo
-from lakeward.spi import (
-    LakeCapabilities,
-    LakePlugin,
-    RewriteResult,
-    RewriteTask,
-    WriteTask,
-    spell_place,
-    without_secrets,
-)
+from lakeward.spi.capabilities import LakeCapabilities
+from lakeward.spi.lake.writer import WriteTask
+from lakeward.spi.lakeplugin import LakePlugin, spell_place, without_secrets
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
 CAPABILITIES = LakeCapabilities(
@@ -108,4 +103,4 @@ def _load(options: Mapping[str, str]) -> IcebergLakeStorage:
     return IcebergLakeStorage(IcebergConnection(options))
 
 
-load = IcebergLakePlugin("iceberg", _load)
+load = IcebergLakePlugin("iceberg", _load, commits=["*.metadata.json"])

@@ -24,4 +24,10 @@ def open_lake(options: Mapping[str, str]) -> LanceLakeStorage:
     return LanceLakeStorage(parse_warehouse("lance", options), options)
 
 
-load = WarehousePlugin("lance", open_lake, libraries=("lance", "pyroaring"))
+load = WarehousePlugin(
+    "lance",
+    open_lake,
+    libraries=("lance", "pyroaring"),
+    commits=["*/_versions/*"],
+    pointers=["*/_refs/*", "*/.lakeward/*"],
+)

@@ -45,4 +45,10 @@ def _load(options: Mapping[str, str]) -> PaimonLakeStorage:
     return PaimonLakeStorage(PaimonConnection(options))
 
 
-load = PaimonLakePlugin("paimon", _load, libraries=("pypaimon",))
+load = PaimonLakePlugin(
+    "paimon",
+    _load,
+    libraries=("pypaimon",),
+    commits=["*/snapshot/snapshot-*"],
+    pointers=["*/snapshot/LATEST", "*/snapshot/EARLIEST", "*/tag/*"],
+)
