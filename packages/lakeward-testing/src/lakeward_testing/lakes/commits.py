@@ -413,6 +413,20 @@ class CommitContract(LakeSuite):
         assert (after.offsets, after.token, after.generation) == (OffsetMap({B0: 2}), lake_round.round_id, 1)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
+    @needs("tags")
+    def test_fence_and_generation_do_not_go_back_with_a_rollback(self, lake: LakeStorage) -> None:
+        """A zombie of before the rollback would find its fence standing."""
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        first = LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        LakeRound.plan(lake, log, generation=1).run()
+        fenced_on = lake.open_reader(log.table).load_base()
+        lake.open_maintenance(log.table).fence(fenced_on, new_round_id(), epoch=2)
+        self.roll_back(lake, log.table, first.snapshot_id)
+        base = lake.open_reader(log.table).load_base_as_is()
+        assert (base.offsets, base.fence, base.generation) == (OffsetMap({B0: 1}), 1, 1)
+
     def test_offsets_never_go_back_in_one_generation(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1), row(2))
