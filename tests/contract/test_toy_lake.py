@@ -53,7 +53,7 @@ class TestToyLake(LakeContract):
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         log, _ = parts(lake, table)
         old = log.read(int(snapshot_id))
-        commit(lake, table, operation="restore", files=old.files, own=old.own)
+        commit(lake, table, operation="restore", files=old.files, restored=old.number)
 
 
 def parts(lake: LakeStorage, table: TableInfo) -> tuple[ToyLog, ToyFiles]:

@@ -6,63 +6,35 @@ table. Creating the next version's file is the compare-and-swap. It passes the c
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakeward.errors import LakeTableGone
 from lakeward.lake.core.catalog import HISTORY, WarehouseCatalog
 from lakeward.lake.core.change import RowFileChange
-from lakeward.lake.core.columns import fit_rows
-from lakeward.lake.core.failures import lake_errors
-from lakeward.lake.core.files import (
-    Deletion,
-    FolderFiles,
-    MarkedFiles,
-    RewrittenFiles,
-    RowFiles,
-    SnapshotFiles,
-    WrittenFiles,
-)
-from lakeward.lake.core.history import LogSnapshot, OwnCommit
+from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import VersionRequest
-from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group, write_rows
+from lakeward.lake.core.parquet import ParquetFiles, ParquetLakeWriter, rewrite_parquet
 from lakeward.lake.core.storage import PositionStorage
 from lakeward.lake.core.table import PositionTable
 from lakeward.lake.core.versionlog import ManifestLog
-from lakeward.lake.core.writer import CoreWriter, ParquetDataFile
 from lakeward.lake.memory.plugin import CAPABILITIES
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import (
-    LAKE_FIELDS,
-    OFFSET,
-    Column,
-    OffsetRange,
-    Offsets,
-    OffsetSet,
-    RoundId,
-    SnapshotId,
-    TableInfo,
-    TablePath,
-    parse_type,
-    to_arrow_schema,
-)
-from lakeward.protocol.codec import Packed, decode, encode
-from lakeward.spi import DeleteEncoding, LakeDelete, LakeFile, RewriteResult, RewriteTask, WriteTask
+from lakeward.model import LAKE_FIELDS, Column, SnapshotId, TableInfo, TablePath, parse_type, to_arrow_schema
+from lakeward.protocol.codec import decode, encode
+from lakeward.spi import DeleteEncoding, LakeFile, RewriteResult, RewriteTask, WriteTask
 
-STORAGE, ERRORS, VERSION = LocalFiles(), lake_errors("toy"), "toy.version"
+STORAGE = LocalFiles()
+Change = RowFileChange[LakeFile]
 
 
 @dataclass(frozen=True)
 class ToyVersion:
-    """`snapshot`: the newest version that changed rows. `own`: keys of our newest commit that it stands on, `newest`
-    of the one that landed last."""
+    """`keys`: of our commit. `snapshot`: the newest version that changed rows. `restored`: the one it went back to."""
 
     number: int
     at_ms: int
@@ -73,14 +45,8 @@ class ToyVersion:
     files: tuple[LakeFile, ...] = ()
     expired: tuple[int, ...] = ()
     keys: dict[str, str] | None = None
-    own: dict[str, str] | None = None
-    newest: dict[str, str] | None = None
     snapshot: int | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        columns = [Column(name=name, type=parse_type(kind)) for name, kind in self.columns]
-        return pa.schema([*to_arrow_schema(columns), *LAKE_FIELDS])
+    restored: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +66,12 @@ class ToyGround:
     def properties(self) -> dict[str, str]:
         return self.now.properties
 
+    @property
+    def columns(self) -> list[Column]:
+        return [Column(name=name, type=parse_type(kind)) for name, kind in self.now.columns]
 
-class ToyLog(ManifestLog[ToyGround, RowFileChange[LakeFile]]):
+
+class ToyLog(ManifestLog[ToyGround, Change]):
     lake, kind, ground_type = "toy", "toy", ToyGround
 
     def __init__(self, folder: str, table: str) -> None:
@@ -130,7 +100,8 @@ class ToyLog(ManifestLog[ToyGround, RowFileChange[LakeFile]]):
         return False
 
     def next(self, now: ToyVersion, **change: Any) -> bool:
-        return self.create(replace(now, **{"number": now.number + 1, "at_ms": self.now_ms(), "keys": None, **change}))
+        own = {"number": now.number + 1, "at_ms": self.now_ms(), "keys": None, "restored": None}
+        return self.create(replace(now, **{**own, **change}))
 
     def load(self) -> ToyGround:
         if not (versions := self.versions()):
@@ -147,158 +118,40 @@ class ToyLog(ManifestLog[ToyGround, RowFileChange[LakeFile]]):
             sequence=version,
             keys=read.keys or {},
             removes_rows=read.operation == "delete",
+            is_snapshot=read.snapshot == version,
+            restores=None if read.restored is None else SnapshotId(str(read.restored)),
         )
 
-    def is_snapshot(self, version: int) -> bool:
-        return self.read(version).snapshot == version
-
-    def newest_own(self, ground: ToyGround) -> OwnCommit | None:
-        return _own(ground.now.newest)
-
-    def own_at(self, ground: ToyGround, snapshot_id: SnapshotId) -> OwnCommit | None:
-        return _own(self.read(int(snapshot_id)).own)
-
-    def encode_change(self, ground: ToyGround, change: RowFileChange[LakeFile]) -> Mapping[str, Any]:
-        out = {f.path for f in change.removed} | {old.path for old, _ in change.changed}
-        files = [f for f in ground.now.files if f.path not in out]
-        new = [*files, *(new for _, new in change.changed), *change.added]
+    def encode_change(self, ground: ToyGround, change: Change) -> Mapping[str, Any]:
+        out = {f.path for f in (*change.removed, *(old for old, _ in change.changed))}
+        new = [*(f for f in ground.now.files if f.path not in out), *(n for _, n in change.changed), *change.added]
         return {"files": encode(tuple(new)), "operation": change.kind}
 
     def put(self, request: VersionRequest, expired: Sequence[int]) -> bool:
-        now, number, keys = self.read(request.head), request.head + 1, dict(request.keys)
-        files, own = tuple(decode(LakeFile, f) for f in request.change["files"]), {**keys, VERSION: str(number)}
-        change = {"files": files, "operation": request.change["operation"], "expired": tuple(expired)}
-        return self.next(now, keys=keys, own=own, newest=own, snapshot=number, **change)
+        files = tuple(decode(LakeFile, f) for f in request.change["files"])
+        own = {"keys": dict(request.keys), "snapshot": request.head + 1, "expired": tuple(expired)}
+        return self.next(self.read(request.head), files=files, operation=request.change["operation"], **own)
 
     def put_expired(self, ground: ToyGround, expired: Sequence[int]) -> bool:
         return self.next(ground.now, expired=tuple(expired))
 
     def paths(self, version: int) -> Collection[str]:
-        files = self.read(version).files
-        return {path for f in files for path in (f.path, *(d.path for d in f.deletes))}
+        return {path for f in self.read(version).files for path in (f.path, *(d.path for d in f.deletes))}
 
 
-def _own(keys: dict[str, str] | None) -> OwnCommit | None:
-    return None if keys is None else OwnCommit(SnapshotId(keys[VERSION]), keys)
-
-
-class ToySnapshotFiles(SnapshotFiles[LakeFile]):
-    def __init__(self, files: Sequence[LakeFile]) -> None:
-        self.files = files
-
-    def describe(self, file: LakeFile) -> LakeFile:
-        return file
-
-    def offsets(self, file: LakeFile) -> Offsets:
-        return np.asarray(pq.read_table(file.path, columns=[OFFSET]).column(0).to_numpy(), np.int64)
-
-    def deleted(self, file: LakeFile) -> OffsetSet:
-        positions = [json.loads(STORAGE.read(d.path) or "[]") for d in file.deletes]
-        return OffsetSet(np.asarray([p for part in positions for p in part], np.int64))
-
-    def read(self, files: Sequence[LakeFile], schema: pa.Schema) -> Iterator[pa.Table]:
-        for file in files:
-            rows = pq.read_table(file.path)
-            yield fit_rows(rows.filter(pa.array(~self.deleted(file).mask(np.arange(rows.num_rows)))), schema)
-
-
-@dataclass(frozen=True)
-class ToyHandle(Packed):
-    packed_as: ClassVar = ("toy-handle", 1)
-
-    prefix: str
-    schema: bytes
-    age: int
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema))
-
-
-@dataclass(frozen=True)
-class ToyWritten(Packed):
-    packed_as: ClassVar = ("toy-written", 1)
-
-    files: tuple[LakeFile, ...]
-    ranks: tuple[RankTable, ...] = ()
-
-
-class ToyWriter(CoreWriter[ParquetDataFile]):
-    def __init__(self, task: WriteTask) -> None:
-        self._handle, self._files = ToyHandle.from_bytes(task.handle), list[LakeFile]()
-        keys = task.table.descriptor.partition_keys
-        super().__init__("toy", ERRORS, task, self._handle.arrow_schema, 1 << 30, keys)
-
-    def open_output(self, first: pa.Table) -> ParquetDataFile:
-        return ParquetDataFile(STORAGE, f"{self._handle.prefix}{self.file_name()}.parquet", self._schema)
-
-    def note(self, output: ParquetDataFile) -> None:
-        offsets = pq.read_table(output.path, columns=[OFFSET]).column(0).to_numpy()
-        self._files.append(
-            LakeFile(
-                path=output.path,
-                bucket=self._task.split.bucket,
-                record_count=output.rows,
-                size_bytes=output.size,
-                offsets=OffsetRange(int(offsets[0]), int(offsets[-1]) + 1),
-                sequence=self._handle.age,
-                partition={k: v for k, v in self._values.items() if not k.startswith("__")},
-                is_reader_needed=True,
-            )
-        )
-
-    def result(self) -> bytes | None:
-        return ToyWritten(tuple(self._files)).to_bytes() if self._files else None
-
-
-class ToyFiles(FolderFiles[ToyGround], RowFiles[ToyGround, LakeFile]):
-    storage, errors = STORAGE, staticmethod(ERRORS)
-
+class ToyFiles(ParquetFiles[ToyGround]):
     def __init__(self, log: ToyLog) -> None:
-        self._log, self.table, self.folder, self.data_folder = log, log.table, log.folder, f"{log.folder}/data"
+        super().__init__("toy", STORAGE, log.folder, log.table)
+        self._log = log
 
-    def handle(self, ground: ToyGround, round_id: RoundId) -> bytes:
-        schema = ground.now.schema.serialize().to_pybytes()
-        return ToyHandle(self.prefix(round_id), schema, ground.now.number + 1).to_bytes()
+    def files_at(self, ground: ToyGround, snapshot_id: SnapshotId | None) -> Sequence[LakeFile]:
+        return (ground.now if snapshot_id is None else self._log.read(int(snapshot_id))).files
 
-    def prefix(self, round_id: RoundId) -> str:
-        return f"{self.data_folder}/{round_id}-"
-
-    def at(self, ground: ToyGround, snapshot_id: SnapshotId | None = None) -> ToySnapshotFiles:
-        return ToySnapshotFiles((ground.now if snapshot_id is None else self._log.read(int(snapshot_id))).files)
-
-    def among(self, ground: ToyGround, files: Sequence[LakeFile]) -> ToySnapshotFiles:
-        return ToySnapshotFiles(files)
+    def age(self, ground: ToyGround) -> int:
+        return ground.now.number + 1
 
     def schema(self, ground: ToyGround) -> pa.Schema:
-        return ground.now.schema
-
-    def parse_written(self, ground: ToyGround, results: Sequence[bytes]) -> WrittenFiles[LakeFile]:
-        return WrittenFiles(files=[f for data in results for f in ToyWritten.from_bytes(data).files])
-
-    def parse_rewritten(self, ground: ToyGround, result: RewriteResult) -> RewrittenFiles[LakeFile]:
-        new, age = ToyWritten.from_bytes(result.payload), max(f.sequence for f in result.group.files)
-        return RewrittenFiles(files=[replace(f, sequence=age) for f in new.files], ranks=new.ranks)
-
-    def mark_deleted(
-        self, ground: ToyGround, round_id: RoundId, deletions: Sequence[Deletion[LakeFile]]
-    ) -> MarkedFiles[LakeFile]:
-        after, size = [], 0
-        for deletion in deletions:
-            both = deletion.deleted.union(deletion.positions)
-            path, text = f"{self.prefix(round_id)}{uuid.uuid4().hex}.deletes", json.dumps(both.values.tolist())
-            STORAGE.put(path, text)
-            deletes = LakeDelete(path=path, content="vector", record_count=len(both), sequence=ground.now.number + 1)
-            after.append(replace(deletion.file, deletes=(deletes,)))
-            size += len(text)
-        return MarkedFiles(files=after, delete_files=len(after), bytes_written=size)
-
-    def deleted_rows(self, file: LakeFile) -> OffsetSet:
-        return ToySnapshotFiles([file]).deleted(file)
-
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        files = ToySnapshotFiles([file])
-        return OffsetSet(files.offsets(file)[files.deleted(file).values])
+        return pa.schema([*to_arrow_schema(ground.columns), *LAKE_FIELDS])
 
 
 class ToyCatalog(WarehouseCatalog[ToyGround]):
@@ -311,7 +164,7 @@ class ToyCatalog(WarehouseCatalog[ToyGround]):
         return bool(self.open_log(path).versions())
 
     def columns(self, ground: ToyGround) -> Sequence[Column]:
-        return [Column(name=name, type=parse_type(kind)) for name, kind in ground.now.columns]
+        return ground.columns
 
     def properties(self, ground: ToyGround) -> Mapping[str, str]:
         return ground.properties
@@ -350,23 +203,11 @@ class ToyStorage(PositionStorage[ToyGround]):
         log = self._catalog.open_log(table.path)
         return PositionTable.of(table, log, ToyFiles(log))
 
-    def open_writer(self, task: WriteTask) -> ToyWriter:
-        return ToyWriter(task)
+    def open_writer(self, task: WriteTask) -> ParquetLakeWriter:
+        return ParquetLakeWriter("toy", STORAGE, task)
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        schema = ToyHandle.from_bytes(task.handle).arrow_schema
-
-        def read(file: LakeFile) -> tuple[OffsetSet, Iterator[pa.Table]]:
-            files = ToySnapshotFiles([file])
-            return files.deleted(file), files.read([file], schema)
-
-        def write(rows: pa.Table | None, ranks: Sequence[RankTable]) -> NewFiles:
-            data = None if rows is None else write_rows(task, rows, ToyWriter)
-            files = () if data is None else ToyWritten.from_bytes(data).files
-            count, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
-            return NewFiles(ToyWritten(files, tuple(ranks)).to_bytes(), count, size)
-
-        return rewrite_group(task, is_due, read, write)
+        return rewrite_parquet("toy", STORAGE, task, is_due)
 
 
 def load(options: Mapping[str, str]) -> ToyStorage:

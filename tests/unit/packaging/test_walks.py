@@ -15,7 +15,7 @@ from tests.kit import toylake
 from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
-OPENED = ("catalog", "files", "storage", "versionlog", "writer")
+OPENED = ("catalog", "parquet", "storage", "versionlog")
 OF_A_KIND = {"model/side.py", "tiering/work/kinds.py", "coordinator/kinds/__init__.py"}
 
 

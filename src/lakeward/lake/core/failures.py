@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from lakeward.errors import LakeTableGone, LakeUnavailable, LakewardError
+from lakeward.model import of_table
 
 _PANIC = "PanicException"
 """Of a library in Rust, for a file that it did not expect. It is no `Exception`: it would pass every other handler."""
@@ -27,7 +28,8 @@ def lake_errors(
     @contextmanager
     def translate(table: str, what: str) -> Iterator[None]:
         try:
-            yield
+            with of_table(table):
+                yield
         except LakewardError:
             raise
         except missing as error:
@@ -35,11 +37,16 @@ def lake_errors(
         except Exception as error:
             if not isinstance(error, transient) and not is_transient(error):
                 raise
-            reason = f"{type(error).__name__}: {error}"
-            raise LakeUnavailable(lake=lake, what=f"{what} {table}".strip(), reason=reason) from error
+            raise LakeUnavailable(lake=lake, what=f"{what} {table}".strip(), reason=explain(error)) from error
         except BaseException as error:
             if type(error).__name__ != _PANIC:
                 raise
             raise LakeUnavailable(lake=lake, what=f"{what} {table}", reason=f"panic: {error}"[:500]) from error
 
     return translate
+
+
+def explain(error: BaseException) -> str:
+    """The error's type and the first line of its message."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -22,8 +22,8 @@ F = TypeVar("F")
 G = TypeVar("G")
 
 
-class SnapshotFiles(ABC, Generic[F]):
-    """Data files of one snapshot, or of a round that is about to be committed."""
+class AddressedFiles(ABC, Generic[F]):
+    """Data files of one snapshot, or of a round that is about to be committed, and where their rows come from."""
 
     files: Sequence[F]
 
@@ -38,10 +38,6 @@ class SnapshotFiles(ABC, Generic[F]):
     @abstractmethod
     def deleted(self, file: F) -> OffsetSet:
         """Positions that are deleted by position."""
-
-    @abstractmethod
-    def read(self, files: Sequence[F], schema: pa.Schema) -> Iterator[pa.Table]:
-        """Live rows in the files' order, with these columns; one that was added since a file was written is null."""
 
     def key(self, file: F) -> str:
         """The same for a file whatever is deleted from it."""
@@ -85,9 +81,25 @@ class SnapshotFiles(ABC, Generic[F]):
         every = np.arange(self.rows(file), dtype=np.int64)
         return every[~self.dead(file).mask(every)]
 
+    def is_same(self, file: F, before: F) -> bool:
+        """Does a file of the same key have the same rows deleted as before?"""
+        return file == before
+
+    def origins(self, bucket: Bucket | None, buckets: Collection[Bucket | None]) -> Collection[Bucket | None]:
+        """Those of `buckets` that rows of this one may have come from when files were rewritten."""
+        return [bucket] if bucket in buckets else []
+
     def is_input(self, file: F, planned: LakeFile) -> bool:
         """Is this live file the one that a rewrite was planned with? Its path is the same."""
         return True
+
+
+class SnapshotFiles(AddressedFiles[F]):
+    """Data files whose rows core reads."""
+
+    @abstractmethod
+    def read(self, files: Sequence[F], schema: pa.Schema) -> Iterator[pa.Table]:
+        """Live rows in the files' order, with these columns; one that was added since a file was written is null."""
 
     def prune(self, files: Sequence[F], filter: pc.Expression, schema: pa.Schema) -> Sequence[F]:
         """Leaves out files in which no row matches. `schema`: the filter's columns."""

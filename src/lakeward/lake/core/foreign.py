@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic
 
 import numpy as np
 import numpy.typing as npt
 
+from lakeward.errors import ForeignRowsFound
 from lakeward.lake.core.change import F
-from lakeward.lake.core.files import SnapshotFiles
-from lakeward.model import Bucket, Offsets, OffsetSet
+from lakeward.lake.core.files import AddressedFiles
+from lakeward.model import Bucket, Offsets, OffsetSet, TableInfo
+from lakeward.spi import Renewal, removes_foreign_rows
 
 Mask = npt.NDArray[np.bool_]
+_NONE = np.empty(0, np.int64)
 
 
 class MovedRows:
@@ -56,7 +61,7 @@ Positions = dict[str, OffsetSet]
 
 
 def find_foreign_rows(
-    before: SnapshotFiles[F], now: SnapshotFiles[F], compared: Collection[Bucket], seen: Collection[str]
+    before: AddressedFiles[F], now: AddressedFiles[F], compared: Collection[Bucket], seen: Collection[str]
 ) -> tuple[Positions, int]:
     """Where they are, and how many of them share the address of a row that moved. `before`: at our newest commit.
     `compared`: buckets that the round compared row by row, which settles the files that it saw, by their keys."""
@@ -65,12 +70,12 @@ def find_foreign_rows(
     left = _rows_that_left(before, now) if added else {}
     hits, copies = Positions(), 0
     for file in added:
-        live, offsets = now.live_positions(file), now.offsets(file)
-        for bucket, places in now.places(file):
-            if bucket is not None and bucket in compared and now.key(file) in seen:
-                continue
+        is_seen = now.key(file) in seen
+        unsettled = [(b, p) for b, p in now.places(file) if b is None or b not in compared or not is_seen]
+        live, offsets = (now.live_positions(file), now.offsets(file)) if unsettled else (_NONE, _NONE)
+        for bucket, places in unsettled:
             positions = live if places is None else np.intersect1d(places, live)
-            inserted, copied = find_inserted(offsets[positions], [left[bucket]] if bucket in left else [])
+            inserted, copied = find_inserted(offsets[positions], [left[b] for b in now.origins(bucket, left)])
             copies += copied
             if inserted.any():
                 key = now.key(file)
@@ -78,13 +83,13 @@ def find_foreign_rows(
     return hits, copies
 
 
-def _rows_that_left(before: SnapshotFiles[F], now: SnapshotFiles[F]) -> dict[Bucket | None, MovedRows]:
+def _rows_that_left(before: AddressedFiles[F], now: AddressedFiles[F]) -> dict[Bucket | None, MovedRows]:
     """Per bucket the offsets whose rows left the files that were there."""
     parts = defaultdict[Bucket | None, list[Offsets]](list)
     still = {now.key(f): f for f in now.files}
     for file in before.files:
         same = still.get(before.key(file))
-        if same is not None and same == file:
+        if same is not None and now.is_same(same, file):
             continue
         stays = np.empty(0, np.int64) if same is None else now.live_positions(same)
         gone = np.setdiff1d(before.live_positions(file), stays)
@@ -94,3 +99,36 @@ def _rows_that_left(before: SnapshotFiles[F], now: SnapshotFiles[F]) -> dict[Buc
         for bucket, places in before.places(file):
             parts[bucket].append(offsets[gone if places is None else np.intersect1d(places, gone)])
     return {bucket: MovedRows(offsets) for bucket, offsets in parts.items()}
+
+
+@dataclass(frozen=True)
+class ForeignFile(Generic[F]):
+    """A file that a foreign snapshot added since our newest commit, in a format that merges by key. `is_late`: it came
+    after the snapshot that the round compared rows with."""
+
+    file: F
+    path: str
+    bucket: Bucket | None
+    rows: int
+    is_late: bool
+
+
+def find_foreign_files(files: Iterable[ForeignFile[F]], renewal: Renewal | None) -> list[ForeignFile[F]]:
+    """Those whose rows no changelog has: a round that compared a bucket's rows settles the files that it saw."""
+    compared = () if renewal is None else renewal.offsets.keys()
+    return [f for f in files if f.bucket not in compared or f.is_late]
+
+
+def check_foreign(
+    table: TableInfo,
+    snapshots: Iterable[str],
+    rows: int,
+    file: str,
+    *,
+    is_resync: bool,
+    is_ambiguous: bool,
+) -> None:
+    """Whether a round may remove foreign rows: a resync, which compares, always does. `is_ambiguous`: foreign rows can
+    no longer be told from our own. Raises `ForeignRowsFound`."""
+    if not is_resync and (is_ambiguous or not removes_foreign_rows(table)):
+        raise ForeignRowsFound(table=str(table.path), snapshots=", ".join(snapshots), rows=rows, file=file)

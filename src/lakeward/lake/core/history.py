@@ -14,7 +14,9 @@ from lakeward.spi import LakeTotals
 class LogSnapshot:
     """One snapshot. `keys`: what our commit wrote about itself; empty for a foreign snapshot. `facts`: what else it
     says, for people. `operation`: append, overwrite, replace or delete. `adds_rows`, `removes_rows`: whether a foreign
-    snapshot may have done that other than by moving rows between files."""
+    snapshot may have done that other than by moving rows between files. `is_snapshot`: false for a version that changes
+    columns or properties alone, and has the rows of the one before. `restores`: the snapshot that this one went back
+    to."""
 
     snapshot_id: SnapshotId
     parent_id: SnapshotId | None
@@ -28,6 +30,8 @@ class LogSnapshot:
 
     adds_rows: bool = True
     removes_rows: bool = False
+    is_snapshot: bool = True
+    restores: SnapshotId | None = None
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,9 @@ C = TypeVar("C", bound=CommitChange)
 R = TypeVar("R", bound=Request)
 
 
-class SnapshotLog(ABC, Generic[G, C, R]):
-    """One table's log. All calls may block on storage and raise `LakeUnavailable`; none keeps state between calls but
-    caches. `G`: the loaded table, `C`: what a commit changes, `R`: a commit as it is sent."""
+class SnapshotHistory(ABC, Generic[G]):
+    """One table's snapshots, as they are looked back on. All calls may block on storage and raise `LakeUnavailable`;
+    none keeps state between calls but caches. `G`: the loaded table."""
 
     lake: str
     """The format's name, for messages."""
@@ -163,6 +163,10 @@ class SnapshotLog(ABC, Generic[G, C, R]):
     def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
         """What a snapshot says itself."""
         return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.keys)) if snapshot.keys else None
+
+
+class SnapshotLog(SnapshotHistory[G], Generic[G, C, R]):
+    """One table's log, as commits and expiry change it. `C`: what a commit changes, `R`: a commit as it is sent."""
 
     def own_keys(self, ground: G, base: LakeBase, properties: CommitProperties, change: C) -> Mapping[str, str | None]:
         """Keys that this format's snapshots have besides those of every format, or in their place. None leaves a key

@@ -13,11 +13,11 @@ import numpy as np
 from lakeward.errors import ForeignRowsFound, LakeHistoryGone, ReplacedRowMissing
 from lakeward.lake.core.change import ChangeKind, Changes, F, RoundWork, RowFileChange, WholeGroup
 from lakeward.lake.core.files import Deletion, MarkedFiles, RewrittenFiles, RowFiles, SnapshotFiles
-from lakeward.lake.core.foreign import Positions, find_foreign_rows
+from lakeward.lake.core.foreign import Positions, check_foreign, find_foreign_rows
 from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import G, SnapshotLog
 from lakeward.model import Bucket, OffsetRange, OffsetSet, RoundId, SnapshotId, TableInfo, fault_point
-from lakeward.spi import Renewal, RewriteResult, removes_foreign_rows
+from lakeward.spi import Renewal, RewriteResult
 
 Wanted = Mapping[Bucket, OffsetSet]
 _NONE = OffsetSet()
@@ -146,14 +146,16 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
         compared = () if renewal is None else renewal.offsets.keys()
         seen = set() if renewal is None else self._keys_at(ground, renewal.head)
         hits, copies = find_foreign_rows(self._files.at(ground, own.snapshot_id), head, compared, seen)
-        if not hits or is_resync or (removes_foreign_rows(self._info) and not copies):
-            return hits
-        raise ForeignRowsFound(
-            table=self._log.table,
-            snapshots=_ids(foreign),
-            rows=sum(map(len, hits.values())),
-            file=next(head.path(f) for f in head.files if head.key(f) in hits),
-        )
+        if hits:
+            check_foreign(
+                self._info,
+                [s.snapshot_id for s in reversed(foreign)],
+                sum(map(len, hits.values())),
+                next(head.path(f) for f in head.files if head.key(f) in hits),
+                is_resync=is_resync,
+                is_ambiguous=copies > 0,
+            )
+        return hits
 
     def _keys_at(self, ground: G, snapshot_id: SnapshotId) -> set[str]:
         """Of a snapshot's files; none where it has expired."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakeward.errors import CommitConflict, LakeForeign, LakeRolledBack, LakeTableGone, LakewardError
 from lakeward.lake.core.history import LogSnapshot
-from lakeward.lake.core.log import G, SnapshotLog
+from lakeward.lake.core.log import G, SnapshotHistory
 from lakeward.model import LakeBase, RoundId, TableId
 from lakeward.spi import (
     FENCE_KEY,
@@ -24,7 +24,7 @@ from lakeward.spi import (
 )
 
 
-def load_base(log: SnapshotLog[G, Any, Any], ground: G, table_id: TableId, *, as_is: bool = False) -> LakeBase:
+def load_base(log: SnapshotHistory[G], ground: G, table_id: TableId, *, as_is: bool = False) -> LakeBase:
     """Raises `LakeForeign`, `LakeTampered`; `LakeRolledBack` unless `as_is`."""
     own, head = log.own_history(ground), ground.head_id
     if own.is_rolled_back and own.newest is not None and not as_is:
@@ -47,14 +47,14 @@ def load_base(log: SnapshotLog[G, Any, Any], ground: G, table_id: TableId, *, as
     return replace(base, fence=fence, generation=generation, loaded=ground)
 
 
-def find_owner(log: SnapshotLog[G, Any, Any], ground: G) -> TableId | None:
+def find_owner(log: SnapshotHistory[G], ground: G) -> TableId | None:
     """The table id that our newest commit carries, wherever the head is."""
     own = log.own_history(ground)
     owners = (c.keys.get(TABLE_ID_KEY) for c in (own.stands_on, own.newest) if c is not None)
     return next((TableId(owner) for owner in owners if owner is not None), None)
 
 
-def describe(log: SnapshotLog[Any, Any, Any], snapshot: LogSnapshot) -> LakeSnapshot:
+def describe(log: SnapshotHistory[Any], snapshot: LogSnapshot) -> LakeSnapshot:
     """A snapshot as the plug point shows it."""
     described = decode_snapshot(
         {**snapshot.facts, **snapshot.keys},
@@ -68,7 +68,7 @@ def describe(log: SnapshotLog[Any, Any, Any], snapshot: LogSnapshot) -> LakeSnap
     return described if snapshot.totals is None else replace(described, totals=snapshot.totals)
 
 
-def find_round(log: SnapshotLog[G, Any, Any], ground: G, round_id: RoundId) -> LogSnapshot | None:
+def find_round(log: SnapshotHistory[G], ground: G, round_id: RoundId) -> LogSnapshot | None:
     """A rewrite copies the id of the round before it: the oldest of them is the round's own."""
     own = (s for s in log.newest_first(ground, with_expired=True) if is_of(s.keys, round_id))
     return min(own, key=lambda s: s.sequence, default=None)

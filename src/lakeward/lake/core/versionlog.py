@@ -45,14 +45,6 @@ class VersionLog(SnapshotLog[V, C, VersionRequest]):
         """Raises `SnapshotGone`, `LakeUnavailable`."""
 
     @abstractmethod
-    def is_snapshot(self, version: int) -> bool:
-        """A change of columns or properties alone is none: it has the rows of the version before."""
-
-    @abstractmethod
-    def newest_own(self, ground: V) -> OwnCommit | None:
-        """The last commit of ours that landed, wherever the head is now."""
-
-    @abstractmethod
     def encode_change(self, ground: V, change: C) -> Mapping[str, Any]:
         """As JSON."""
 
@@ -70,7 +62,7 @@ class VersionLog(SnapshotLog[V, C, VersionRequest]):
     def newest_first(self, ground: V, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
         expired = frozenset[int]() if with_expired else ground.expired
         shown = (v for v in reversed(ground.versions) if v not in expired)
-        return (self.describe(v) for v in shown if self.is_snapshot(v))
+        return (s for s in map(self.describe, shown) if s.is_snapshot)
 
     def get(self, ground: V, snapshot_id: SnapshotId) -> LogSnapshot:
         if not self.has(ground, snapshot_id) or int(snapshot_id) in ground.expired:
@@ -79,6 +71,21 @@ class VersionLog(SnapshotLog[V, C, VersionRequest]):
 
     def has(self, ground: V, snapshot_id: SnapshotId) -> bool:
         return snapshot_id.isdigit() and int(snapshot_id) in ground.versions
+
+    def newest_own(self, ground: V) -> OwnCommit | None:
+        """The last commit of ours that landed, wherever the head is now."""
+        own = (s for s in self.newest_first(ground, with_expired=True) if s.keys)
+        return next((OwnCommit(s.snapshot_id, s.keys) for s in own), None)
+
+    def own_at(self, ground: V, snapshot_id: SnapshotId) -> OwnCommit | None:
+        """A version that was restored stands on the one it went back to."""
+        below = int(snapshot_id)
+        while (number := max((v for v in ground.versions if v <= below), default=None)) is not None:
+            snapshot = self.describe(number)
+            if snapshot.keys:
+                return OwnCommit(snapshot.snapshot_id, snapshot.keys)
+            below = number - 1 if snapshot.restores is None else int(snapshot.restores)
+        return None
 
     def own_history(self, ground: V) -> OwnHistory:
         newest, own = self.newest_own(ground), self.own_at(ground, SnapshotId(str(ground.versions[-1])))

@@ -96,9 +96,6 @@ class DeltaSnapshotLog(VersionLog[DeltaGround, RowFileChange[AddFile]]):
     def describe(self, version: int) -> LogSnapshot:
         return _log_snapshot(self._log.entry(version))
 
-    def is_snapshot(self, version: int) -> bool:
-        return self._log.entry(version).is_snapshot
-
     def newest_own(self, ground: DeltaGround) -> OwnCommit | None:
         return _own(ground.state.keys)
 
@@ -208,6 +205,7 @@ def _log_snapshot(entry: LogEntry) -> LogSnapshot:
         keys=entry.keys,
         adds_rows=entry.adds_rows,
         removes_rows=entry.removes_rows,
+        is_snapshot=entry.is_snapshot,
     )
 
 

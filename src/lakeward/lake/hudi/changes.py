@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lakeward.errors import CommitConflict, LakeSchemaBroken
 from lakeward.lake.core.change import ChangeKind, Changes, CommitChange, RoundWork, WholeGroup
 from lakeward.lake.hudi import lake_errors
-from lakeward.lake.hudi.foreignrows import find_foreign_rows, foreign_files, write_restored
+from lakeward.lake.hudi.foreignrows import find_restored, foreign_files, write_restored
 from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.landing import COMPACTION
 from lakeward.lake.hudi.meta.columns import encode_columns, file_schema, to_avro_schema
@@ -45,7 +45,7 @@ class HudiChanges(Changes[HudiGround, HudiChange]):
         self._check_groups(ground, written, round_id)
         fault_point("lake.before-resolve", round_id=round_id)
         rows = HudiRows(self._table.files, self._table.name, file_schema(ground.columns, ""))
-        restored = find_foreign_rows(self._info, ground, work.renewal, rows, is_resync=work.is_resync)
+        restored = find_restored(self._info, ground, work.renewal, rows, is_resync=work.is_resync)
         requested, first = written[0].instant if written else new_instant(), list[StagedFile]()
         if restored:
             handle = handle_of(self._table, self._info, ground, round_id, requested)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.errors import ForeignRowsFound
+from lakeward.lake.core.foreign import ForeignFile, check_foreign, find_foreign_files
 from lakeward.lake.hudi.ground import COMPLETED_KEY, HudiGround
 from lakeward.lake.hudi.meta.columns import COMMIT_TIME, FILE_NAME, RECORD_KEY, decode_columns, file_schema
 from lakeward.lake.hudi.meta.slices import GroupId, HudiFile, SeenFile, log_name, merge_order
@@ -21,7 +21,7 @@ from lakeward.lake.hudi.scan.rows import HudiRows
 from lakeward.lake.hudi.writer import HudiWriteHandle, LogFile, StagedFile
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model import OFFSET, Bucket, OffsetSet, SnapshotId, TableInfo
-from lakeward.spi import Renewal, removes_foreign_rows
+from lakeward.spi import Renewal
 
 _REWRITES = ("COMPACT", "CLUSTER", "LOG_COMPACT")
 
@@ -47,28 +47,32 @@ def foreign_files(ground: HudiGround) -> list[HudiFile]:
     return [s.file for s in ground.seen if s.file.instant in theirs]
 
 
-def find_foreign_rows(
+def find_restored(
     table: TableInfo, ground: HudiGround, renewal: Renewal | None, rows: HudiRows, *, is_resync: bool
 ) -> list[Restored]:
-    """Raises `ForeignRowsFound` where the table's option says so, and where others have merged them with ours since."""
+    """Rows to write again: those that the round compared, and those that foreign rows hid. Raises `ForeignRowsFound`
+    where the table's option says so, and where others have merged them with ours since."""
     if not table.is_pk:
         return []
     bucket_of = _buckets(table)
     compared: Mapping[Bucket, OffsetSet] = {} if renewal is None else renewal.offsets
     restored = _renewed(ground, compared, rows, bucket_of)
     theirs = foreign_instants(ground)
-    settled = set() if renewal is None else {i.requested for i in theirs if not _is_after(ground, i, renewal.head)}
-    files = [f for f in foreign_files(ground) if bucket_of(f) not in compared or f.instant not in settled]
+    late = set() if renewal is None else {i.requested for i in theirs if _is_after(ground, i, renewal.head)}
+    added = (ForeignFile(f, f.path, bucket_of(f), 0, f.instant in late) for f in foreign_files(ground))
+    files = [f.file for f in find_foreign_files(added, renewal)]
     if not theirs or not files:
         return restored
-    is_merged = any(ground.timeline.metadata(i).operation in _REWRITES for i in ground.since_ours() if i > theirs[0])
-    if not is_resync and (is_merged or not removes_foreign_rows(table)):
-        raise ForeignRowsFound(
-            table=str(table.path),
-            snapshots=", ".join(i.id for i in theirs),
-            rows=sum(_changed(ground, i) for i in theirs),
-            file=files[0].path,
-        )
+    check_foreign(
+        table,
+        (i.id for i in theirs),
+        sum(_changed(ground, i) for i in theirs),
+        files[0].path,
+        is_resync=is_resync,
+        is_ambiguous=any(
+            ground.timeline.metadata(i).operation in _REWRITES for i in ground.since_ours() if i > theirs[0]
+        ),
+    )
     return [*restored, *_undone(ground, files, rows, bucket_of)]
 
 

@@ -4,16 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow.compute as pc
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -37,15 +32,15 @@ from lakeward.errors import (
     LakeTableGone,
     LakeUnavailable,
 )
-from lakeward.lake.iceberg.connect.connection import IcebergConnection, as_planned, identifier
-from lakeward.lake.iceberg.connect.forward import newest_left, newest_table_id
-from lakeward.lake.iceberg.connect.warehouse import check_scheme, check_warehouse
+from lakeward.lake.core.failures import explain
+from lakeward.lake.iceberg.connect.connection import as_planned, identifier
+from lakeward.lake.iceberg.connect.forward import newest_table_id
 from lakeward.lake.iceberg.given import check_given
 from lakeward.lake.iceberg.meta.columnids import find_field_ids
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.evolve import plan_evolution
 from lakeward.lake.iceberg.meta.expiry import AGE_KEY
-from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.foreign import ADOPTED, ADOPTED_TAG, NAME_MAPPING, describe_foreign
 from lakeward.lake.iceberg.meta.mapping import (
     DEFAULTS,
@@ -63,41 +58,19 @@ from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.partition import check_times
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
-from lakeward.lake.iceberg.meta.version import VERSIONS, check_version, choose_version
+from lakeward.lake.iceberg.meta.version import VERSIONS, check_version
 from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.scan.project import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model import Column, SnapshotId, TableDescriptor, TableId, TableInfo, TablePath
-from lakeward.spi import LakeCatalog, is_own
+from lakeward.lake.iceberg.tables import IcebergTables
+from lakeward.model import Column, SnapshotId, TableDescriptor, TableInfo
+from lakeward.model.table import TablePath
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""
 
 
-class IcebergLakeCatalog(LakeCatalog):
-    def __init__(self, connection: IcebergConnection) -> None:
-        self._connection = connection
-
-    def check(self) -> None:
-        catalog = self._connection.catalog
-        with lake_errors("", "list namespaces"):
-            catalog.list_namespaces()
-        warehouse = self._connection.options.get("warehouse")
-        if warehouse is not None and self._connection.options.get("type") != "rest":
-            check_scheme(warehouse)
-            check_warehouse(warehouse, self._connection.file_io({}, warehouse))
-
-    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
-        check_descriptor(path, descriptor)
-
-    def properties_for_readers(self, path: TablePath, descriptor: TableDescriptor) -> dict[str, str]:
-        version = descriptor.properties.get(f"{LAKE_PREFIX}{VERSION_KEY}")
-        if version is None:
-            return {f"{LAKE_PREFIX}{VERSION_KEY}": str(choose_version(path, descriptor))}
-        check_descriptor(path, descriptor)
-        check_version(path, descriptor, int(version))
-        return {}
-
+class IcebergLakeCatalog(IcebergTables):
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         check_descriptor(table.path, table.descriptor)
         schema = lake_schema(table.descriptor, str(table.path))
@@ -170,21 +143,6 @@ class IcebergLakeCatalog(LakeCatalog):
             f"{ADOPTED_TAG}, as the table has no {AGE_KEY}; to keep a week of them: "
             f"lakeward table alter {path} --set {LAKE_PREFIX}{AGE_KEY}=604800000",
         )
-
-    def _ensure_namespace(self, path: TablePath) -> None:
-        try:
-            with lake_errors(str(path), "create namespace of"):
-                self._connection.catalog.create_namespace_if_not_exists((path.database,))
-        except NamespaceAlreadyExistsError:
-            return
-        except LakeUnavailable:
-            # A SQL catalog answers the loser of two creations with a broken unique key, not with "exists already".
-            if not self._has_namespace(path):
-                raise
-
-    def _has_namespace(self, path: TablePath) -> bool:
-        with lake_errors(str(path), "look for namespace of"):
-            return (path.database,) in self._connection.catalog.list_namespaces()
 
     def validate(self, table: TableInfo) -> None:
         self._check_matches(table, self._connection.load(table.path))
@@ -262,36 +220,6 @@ class IcebergLakeCatalog(LakeCatalog):
             with _altering(table), _writing_version(table, str(changes.get(f"{LAKE_PREFIX}{VERSION_KEY}"))):
                 self._connection.catalog.commit_table(lake_table, (), tuple(updates))
 
-    def exists(self, path: TablePath) -> bool:
-        try:
-            self._connection.load(path)
-        except LakeTableGone:
-            return False
-        return True
-
-    def location(self, path: TablePath) -> str:
-        return str(self._connection.load(path).location())
-
-    def table_id(self, path: TablePath) -> TableId | None:
-        return newest_table_id(self._connection.load(path).metadata)
-
-    def drop(self, path: TablePath) -> None:
-        """Files that its snapshots name go with it; others in its folder stay, as they may be another table's."""
-        with lake_errors(str(path), "drop"), suppress(NoSuchTableError, FileNotFoundError):
-            self._connection.catalog.purge_table(identifier(path))
-
-    def is_own_and_empty(self, path: TablePath) -> bool:
-        metadata = self._connection.load(path).metadata
-        return is_own(metadata.properties) and not metadata.snapshots
-
-    def restore(self, table: TableInfo) -> str | None:
-        left = newest_left(self._connection, table)
-        if left is not None:
-            self._ensure_namespace(table.path)
-            with lake_errors(str(table.path), "register"):
-                self._connection.catalog.register_table(identifier(table.path), left)
-        return left
-
 
 @contextmanager
 def _altering(table: TableInfo) -> Iterator[None]:
@@ -300,7 +228,7 @@ def _altering(table: TableInfo) -> Iterator[None]:
         with lake_errors(str(table.path), "alter"):
             yield
     except CommitFailedException as error:
-        raise LakeUnavailable(lake="iceberg", what=f"alter {table.path}", reason=describe(error)) from error
+        raise LakeUnavailable(lake="iceberg", what=f"alter {table.path}", reason=explain(error)) from error
 
 
 @contextmanager

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from lakeward.errors import ForeignRowsFound, ReplacedRowMissing
+from lakeward.errors import ReplacedRowMissing
 from lakeward.lake.core.change import ChangeKind, Changes, RoundWork, WholeGroup
+from lakeward.lake.core.foreign import check_foreign
 from lakeward.lake.iceberg.commit.change import IcebergChange, NewFile
 from lakeward.lake.iceberg.commit.deletes import delete_rows, find_stale
-from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
+from lakeward.lake.iceberg.commit.foreignrows import find_foreign_hits, may_insert
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.keyindex import find_replaced
 from lakeward.lake.iceberg.commit.replaced import find_whole, plan_replacement
@@ -35,7 +36,7 @@ from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.meta.types import is_clean
 from lakeward.lake.iceberg.scan.files import FileIndex
 from lakeward.model import Bucket, OffsetSet, RoundId, TableInfo, fault_point
-from lakeward.spi import DeleteEncoding, Renewal, RewriteResult, is_of_fluss, removes_foreign_rows
+from lakeward.spi import DeleteEncoding, Renewal, RewriteResult, is_of_fluss
 
 
 class IcebergChanges(Changes[IcebergGround, IcebergChange]):
@@ -119,16 +120,17 @@ class IcebergChanges(Changes[IcebergGround, IcebergChange]):
             return []
         if is_of_fluss(self._info.descriptor) and is_clean(ground.table.metadata.schema()):
             return []  # the Flink job appends as well
-        hits, copies = find_foreign_rows(ground, self._info.descriptor.partition_keys, renewal)
-        if not hits or is_resync or (removes_foreign_rows(self._info) and not copies):
-            return hits
-        snapshots = [str(s.snapshot_id) for s in ground.reconciled.foreign if may_insert(s)]
-        raise ForeignRowsFound(
-            table=self._where,
-            snapshots=", ".join(snapshots),
-            rows=sum(len(h.positions) for h in hits),
-            file=hits[0].file.file_path,
-        )
+        hits, copies = find_foreign_hits(ground, self._info.descriptor.partition_keys, renewal)
+        if hits:
+            check_foreign(
+                self._info,
+                [str(s.snapshot_id) for s in ground.reconciled.foreign if may_insert(s)],
+                sum(len(h.positions) for h in hits),
+                hits[0].file.file_path,
+                is_resync=is_resync,
+                is_ambiguous=copies > 0,
+            )
+        return hits
 
     def _explain_missing(self, ground: IcebergGround, resolution: Resolution) -> int:
         """How many replaced rows are gone, where others' deletes explain it. Raises `ReplacedRowMissing` where not."""

@@ -11,7 +11,6 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
@@ -21,166 +20,52 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakeward.errors import CommitConflict, LakeError
-from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory
+from lakeward.errors import CommitConflict
+from lakeward.lake.core.failures import explain
+from lakeward.lake.core.history import HistoryLimit, LogSnapshot
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.core.reconcile import describe_conflict, load_base
 from lakeward.lake.iceberg.commit.change import IcebergChange
-from lakeward.lake.iceberg.commit.foreignrows import may_insert
 from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder, offset_keys
 from lakeward.lake.iceberg.commit.request import CONFLICTS, FOR_EVER_MS, CommitRequest, assert_ref, send, send_leased
 from lakeward.lake.iceberg.connect.connection import COORDINATOR_ID, IcebergConnection
+from lakeward.lake.iceberg.history import IcebergHistory
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, find_superseded, only_in
-from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.location import canonical, carries
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
 from lakeward.lake.iceberg.meta.summary import (
-    Reconciled,
-    SummaryReader,
     foreign_removed_keys,
-    reconcile,
-    summary_of,
     totals_of,
-    walk,
 )
-from lakeward.lake.iceberg.scan.scan import same_rows
-from lakeward.model import ExpiringSnapshot, LakeBase, OffsetMap, RoundId, SnapshotId, TableInfo
+from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, TableInfo
 from lakeward.protocol.heartbeat import LeasedAnswer, LeasedCommit
 from lakeward.spi import (
     COMMIT_USER_KEY,
     OFFSETS_KEY,
     ROUND_KEY,
     ROWS_KEY,
-    TABLE_ID_KEY,
     CommitProperties,
     Precondition,
-    find_partitions,
 )
 
 _ATTEMPTS = 3
 
 
-class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest]):
+class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChange, CommitRequest]):
     """`loaded`: every answer comes from this table, and the catalog is not asked again. `is_live`: of snapshots that
     only an answer of the live catalog names, see `SnapshotBuilder`."""
-
-    lake, ground_type = "iceberg", IcebergGround
 
     def __init__(
         self, connection: IcebergConnection, info: TableInfo, loaded: Table | None = None, *, is_live: bool = False
     ) -> None:
-        self._connection, self._info, self.table = connection, info, str(info.path)
+        super().__init__(connection, info, loaded)
         self._is_live = is_live
         self._builder = SnapshotBuilder(connection.clock, is_live=is_live)
-        self._summaries: SummaryReader | None = None
-        self._pinned = None if loaded is None else self.ground(loaded)
         self.spent: list[Callable[[], None]] = []
         """Deletes the files of keys that the prepared commit made into positions, once it has landed."""
 
-    @property
-    def is_pinned(self) -> bool:
-        return self._pinned is not None
-
-    def now_ms(self) -> int:
-        return self._connection.clock.now_ms()
-
-    # ---- looking back ----------------------------------------------------------------------------------------------
-    def load(self) -> IcebergGround:
-        return self._pinned or self.ground(self._connection.load_planned(self._info))
-
-    def ground(self, table: Table) -> IcebergGround:
-        self._summaries = self.summaries(table)
-        return IcebergGround(table, self)
-
-    def summaries(self, table: Table) -> SummaryReader:
-        partitions = find_partitions(self._info.descriptor)
-        return SummaryReader(self.table, self._info.table_id, table.io, partitions=partitions)
-
-    def is_current(self, ground: IcebergGround) -> bool:
-        """The catalog says so at the commit, which demands the references that the ground has."""
-        return True
-
-    def reconcile(self, table: Table) -> Reconciled:
-        with lake_errors(self.table, "reconcile"):
-            same = lambda head, tagged: same_rows(table, self._info, head, tagged)  # noqa: E731
-            return reconcile(table.metadata, self.summaries(table), same)
-
-    def load_base(self, ground: IcebergGround) -> LakeBase:
-        return load_base(self, ground, self._info.table_id)
-
-    def newest_first(self, ground: IcebergGround, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
-        chain = walk(ground.table.metadata).chain
-        ids = {s.snapshot_id for s in chain}
-        beside = [s for s in ground.table.metadata.snapshots if s.snapshot_id not in ids]
-        beside.sort(key=lambda s: (s.sequence_number or 0, s.timestamp_ms), reverse=True)
-        return map(self._log_snapshot, [*chain, *beside])
-
-    def get(self, ground: IcebergGround, snapshot_id: SnapshotId) -> LogSnapshot:
-        return self._log_snapshot(self.find_snapshot(ground, snapshot_id))
-
-    def find_snapshot(self, ground: IcebergGround, snapshot_id: SnapshotId) -> Snapshot:
-        """Raises `SnapshotGone`."""
-        snapshot = ground.table.metadata.snapshot_by_id(int(snapshot_id)) if snapshot_id.isdigit() else None
-        if snapshot is None:
-            raise self.gone(snapshot_id)
-        return snapshot
-
-    def has(self, ground: IcebergGround, snapshot_id: SnapshotId) -> bool:
-        return snapshot_id.isdigit() and ground.table.metadata.snapshot_by_id(int(snapshot_id)) is not None
-
-    def own_history(self, ground: IcebergGround) -> OwnHistory:
-        past, summaries = ground.reconciled, self.summaries(ground.table)
-        is_tag_ours = past.tagged is not None and summaries.owner(past.tagged) == self._info.table_id
-        counted = (past.newest, past.tagged if is_tag_ours else None)
-        return OwnHistory(
-            newest=_own(past.tagged, None) if past.is_rolled_back else _own(past.newest, past.owner),
-            stands_on=_own(past.newest, past.owner),
-            is_rolled_back=past.is_rolled_back,
-            counted=tuple(summary_of(s) for s in counted if s is not None),
-        )
-
-    def own_at(self, ground: IcebergGround, snapshot_id: SnapshotId) -> OwnCommit | None:
-        """Others may have rewritten the table and expired what lay between: our tag still says how far the head's rows
-        go, as it does for a round."""
-        summaries = self.summaries(ground.table)
-        for ancestor in walk(ground.table.metadata, int(snapshot_id)).chain:
-            if summaries.owner(ancestor) == self._info.table_id:
-                return _own(ancestor, self._info.table_id)
-        with suppress(LakeError):
-            past = ground.reconciled
-            if snapshot_id == ground.head_id and not past.is_rolled_back and past.owner == self._info.table_id:
-                return _own(past.newest, past.owner)
-        return None
-
-    def offsets(self, commit: OwnCommit) -> OffsetMap:
-        """A Fluss job's are in a file beside, where any load of the table finds it."""
-        if self._summaries is None:
-            self.load()
-        assert self._summaries is not None
-        return self._summaries.offsets(commit.snapshot_id, commit.keys)
-
-    def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
-        """Those alone that it says itself: the file of a Fluss job's offsets may be gone."""
-        is_told = TABLE_ID_KEY in snapshot.facts
-        return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.facts)) if is_told else None
-
-    def _log_snapshot(self, snapshot: Snapshot) -> LogSnapshot:
-        summary, parent = summary_of(snapshot), snapshot.parent_snapshot_id
-        operation = summary.get("operation", "")
-        return LogSnapshot(
-            snapshot_id=SnapshotId(str(snapshot.snapshot_id)),
-            parent_id=None if parent is None else SnapshotId(str(parent)),
-            committed_at_ms=snapshot.timestamp_ms,
-            operation=operation,
-            sequence=snapshot.sequence_number or 0,
-            keys=summary if summary.get(TABLE_ID_KEY) == self._info.table_id else {},
-            facts=summary,
-            adds_rows=may_insert(snapshot),
-            removes_rows=operation in ("delete", "overwrite"),
-        )
-
-    # ---- commits ---------------------------------------------------------------------------------------------------
     def own_keys(
         self, ground: IcebergGround, base: LakeBase, properties: CommitProperties, change: IcebergChange
     ) -> Mapping[str, str | None]:
@@ -231,7 +116,7 @@ class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest
         try:
             metadata = self.send(ground.table, replace(request, expire=tuple(map(int, expire))))
         except CONFLICTS as error:
-            raise HeadMoved(describe(error)) from error
+            raise HeadMoved(explain(error)) from error
         return replace(self._log_snapshot(request.snapshot), totals=totals_of(metadata))
 
     @property
@@ -245,7 +130,7 @@ class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest
         try:
             totals, answer = send_leased(self._connection, ground.table, request, leased)
         except CONFLICTS as error:
-            raise HeadMoved(describe(error)) from error
+            raise HeadMoved(explain(error)) from error
         return replace(self._log_snapshot(request.snapshot), totals=totals), answer
 
     def _ground_of(self, base: LakeBase) -> IcebergGround:
@@ -264,7 +149,6 @@ class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest
             with suppress(OSError):  # left behind, it is an orphan
                 delete()
 
-    # ---- expiry and names ------------------------------------------------------------------------------------------
     def limit(self, ground: IcebergGround) -> HistoryLimit:
         return HistoryLimit.of({**DEFAULTS, **ground.table.metadata.properties}, prefix="")
 
@@ -347,16 +231,7 @@ class IcebergSnapshotLog(SnapshotLog[IcebergGround, IcebergChange, CommitRequest
             with lake_errors(self.table, what):
                 self._connection.catalog.commit_table(table, requirements, updates)
         except (CommitFailedException, ValueError) as error:
-            raise HeadMoved(describe(error)) from error
-
-
-def _own(snapshot: Snapshot | None, owner: str | None) -> OwnCommit | None:
-    """`owner`: the table id, which a Fluss job's snapshot says in the path of its offsets."""
-    if snapshot is None:
-        return None
-    summary = summary_of(snapshot)
-    keys = summary if owner is None else {**summary, TABLE_ID_KEY: owner}
-    return OwnCommit(SnapshotId(str(snapshot.snapshot_id)), keys)
+            raise HeadMoved(explain(error)) from error
 
 
 def _number(properties: Mapping[str, str], key: str) -> int | None:

@@ -10,9 +10,8 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
-from lakeward.errors import LakeSchemaBroken
-from lakeward.lake.core.columns import SYSTEM
-from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.core.columns import SYSTEM, conform
+from lakeward.lake.core.writer import CoreWriter
 from lakeward.lake.iceberg.commit.resolve import conform_keys, key_schema
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.offsetcache import encode_offsets, join_encoded, write_cache
@@ -21,8 +20,8 @@ from lakeward.lake.iceberg.datafile.result import WriteHandle, WriteResult, Writ
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.location import data_name, keys_name
 from lakeward.lake.iceberg.meta.types import address_bounds, is_clean, to_arrow_schema
-from lakeward.model import BUCKET, OFFSET, Offsets, cast_values, fault_point
-from lakeward.spi import LakeWriter, WriteTask, is_of_fluss
+from lakeward.model import OFFSET, fault_point
+from lakeward.spi import WriteTask, is_of_fluss
 
 _TARGET_BYTES = 512 * 1024 * 1024
 """Iceberg's default of `write.target-file-size-bytes`."""
@@ -31,29 +30,23 @@ _KEY_FILE_ROWS = 5_000_000
 """Keys held in memory at most."""
 
 
-class IcebergLakeWriter(LakeWriter):
+class IcebergLakeWriter(CoreWriter[ParquetOutput]):
     def __init__(self, connection: IcebergConnection, task: WriteTask, schema: Schema | None = None) -> None:
         """`schema`: that of the files, where they have columns which the table has not."""
-        self._task = task
         self._handle = WriteHandle.from_bytes(task.handle)
-        schema = schema or self._handle.schema
+        properties, schema = self._handle.properties, schema or self._handle.schema
+        target_bytes = int(properties.get("write.target-file-size-bytes", _TARGET_BYTES))
+        super().__init__("iceberg", lake_errors, task, to_arrow_schema(schema), target_bytes)
         self._io: FileIO = connection.file_io(self._handle.storage, self._handle.folder)
-        self._schema = to_arrow_schema(schema)
         self._is_clean = is_clean(schema)
-        self._options = ParquetOptions.parse(self._handle.properties)
-        self._target = int(self._handle.properties.get("write.target-file-size-bytes", _TARGET_BYTES))
-        self._statistics = FileStatistics(schema, self._handle.properties)
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = self._pending_bytes = 0
-        self._output: ParquetOutput | None = None
+        self._options, self._statistics = ParquetOptions.parse(properties), FileStatistics(schema, properties)
+        self._pending_rows = 0
         self._encoded: list[bytes] = []
-        self._first: int | None = None
-        self._last = 0
+        self._offsets, self._first, self._last = np.empty(0, np.int64), -1, -1
         self._files: list[WrittenFile] = []
         self._keys: list[pa.RecordBatch] = []
         self._key_rows = 0
         self._key_files: list[WrittenFile] = []
-        self._encoding = RowEncoding.of("iceberg", task)
         self._has_offset_cache = task.table.is_pk and not self._is_clean and not is_of_fluss(task.table.descriptor)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -71,65 +64,36 @@ class IcebergLakeWriter(LakeWriter):
 
     def _room(self, row_bytes: int) -> int:
         """Rows that the pending row group still takes; always one at least when it is empty."""
+        if not self._pending:
+            self._pending_rows = 0
         rows = self._options.row_group_rows - self._pending_rows
         room = min(rows, (self._options.row_group_bytes - self._pending_bytes) // row_bytes)
         return max(1, room) if not self._pending else room
 
-    def _flush(self) -> None:
-        """Pending rows become a row group; a file that has reached its size is closed."""
-        if not self._pending_rows:
-            return
-        rows = pa.Table.from_batches(self._pending)
-        table = self._encoding.fit(rows, self._conform)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        with lake_errors(str(self._task.table.path), "write a file of"):
-            if self._output is None:
-                name = data_name(self._task.round_id, self._task.split, self._task.attempt, len(self._files))
-                self._output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
-            fault_point("lake.before-row-group", path=self._output.path)
-            with self._encoding.errors(rows, self._schema):
-                self._output.write(table)
-        self._note(np.asarray(rows.column(OFFSET).to_numpy(), np.int64))
-        if self._output.size >= self._target:
-            self._close_file()
+    def fit(self, rows: pa.Table) -> pa.Table:
+        self._offsets = np.asarray(rows.column(OFFSET).to_numpy(), np.int64)
+        names = [n for n in rows.column_names if not self._is_clean or n not in SYSTEM]
+        return self._encoding.fit(
+            rows, lambda part: conform(part.select(names), self._schema, self._values, self._table)
+        )
 
-    def _note(self, offsets: Offsets) -> None:
-        """What the file must say of its offsets, in a few bytes for each row group."""
-        self._first = int(offsets[0]) if self._first is None else self._first
-        self._last = int(offsets[-1])
+    def open_output(self, first: pa.Table) -> ParquetOutput:
+        name = data_name(self._task.round_id, self._task.split, self._task.attempt, len(self._files))
+        self._first = int(self._offsets[0])
+        return ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
+
+    def append(self, output: ParquetOutput, rows: pa.Table) -> None:
+        """Notes what the file must say of its offsets, in a few bytes for each row group."""
+        output.write(rows)
+        self._last = int(self._offsets[-1])
         if self._has_offset_cache:  # where rows are replaced by key, nobody asks for their offsets
-            self._encoded.append(encode_offsets(offsets))
+            self._encoded.append(encode_offsets(self._offsets))
 
-    def _conform(self, table: pa.Table) -> pa.Table:
-        """The batch's columns as the lake table has them: by name, cast, a newer lake column filled with nulls."""
-        names = set(table.column_names)
-        arrays = []
-        for field in self._schema:
-            if field.name == BUCKET:
-                arrays.append(pa.repeat(pa.scalar(self._task.split.bucket.number, pa.int32()), table.num_rows))
-            elif field.name in names:
-                column = table.column(field.name)
-                arrays.append(cast_values(column, field.type))
-            elif field.nullable:
-                arrays.append(pa.nulls(table.num_rows, field.type))
-            else:
-                raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the batch has no column {field.name}")
-        lost = names - set(self._schema.names) - (SYSTEM if self._is_clean else set())
-        if lost:
-            raise LakeSchemaBroken(
-                table=str(self._task.table.path), diff=f"the lake table has no column {', '.join(sorted(lost))}"
-            )
-        return pa.Table.from_arrays(arrays, schema=self._schema)
-
-    def _close_file(self) -> None:
-        assert self._output is not None
-        assert self._first is not None
-        with lake_errors(str(self._task.table.path), "close a file of"):
-            metadata = self._output.close()
-        encoded = join_encoded(self._encoded) if self._encoded else b""
+    def note(self, output: ParquetOutput) -> None:
+        encoded, self._encoded = join_encoded(self._encoded) if self._encoded else b"", []
         if encoded:
-            write_cache(self._io, self._output.path, encoded)
-        statistics = self._statistics.of(metadata)
+            write_cache(self._io, output.path, encoded)
+        statistics = self._statistics.of(output.metadata)
         if self._is_clean:
             number = self._task.split.bucket.number
             lower, upper = address_bounds(number, self._first), address_bounds(number, self._last)
@@ -140,8 +104,8 @@ class IcebergLakeWriter(LakeWriter):
             }
             statistics.update({name: {**statistics[name], **values} for name, values in more.items()})
         file = WrittenFile(
-            path=self._output.path,
-            size_bytes=self._output.size,
+            path=output.path,
+            size_bytes=output.size,
             first_offset=self._first,
             last_offset=self._last,
             sort_order_id=self._handle.sort_order_id,
@@ -149,8 +113,6 @@ class IcebergLakeWriter(LakeWriter):
             **{k: v for k, v in statistics.items() if v is not None},
         )
         self._files.append(file)
-        self._output, self._encoded, self._first = None, [], None
-        fault_point("lake.after-file", path=file.path)
 
     # ---- keys ------------------------------------------------------------------------------------------------------
     def delete_keys(self, batch: pa.RecordBatch) -> None:
@@ -169,17 +131,15 @@ class IcebergLakeWriter(LakeWriter):
         with lake_errors(str(self._task.table.path), "write keys of"):
             output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", schema, self._options)
             output.write(table)
-            statistics = self._statistics.of(output.close())
+            output.close()
+            statistics = self._statistics.of(output.metadata)
         known = {k: v for k, v in statistics.items() if v is not None}
         self._key_files.append(
             WrittenFile(path=output.path, size_bytes=output.size, first_offset=0, last_offset=0, **known)
         )
         fault_point("lake.after-file", path=output.path)
 
-    def complete(self) -> bytes | None:
-        self._flush()
-        if self._output is not None:
-            self._close_file()
+    def result(self) -> bytes | None:
         self._close_keys()
         if not self._files and not self._key_files:
             return None
@@ -190,9 +150,3 @@ class IcebergLakeWriter(LakeWriter):
             keys=tuple(self._key_files),
         )
         return result.to_bytes()
-
-    def abort(self) -> None:
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        if self._output is not None:
-            self._output.abandon()
-            self._output = None

@@ -10,13 +10,7 @@ import lance
 import pyarrow as pa
 
 from lakeward.lake.core.catalog import HISTORY, NUMBER, WarehouseCatalog
-from lakeward.lake.lance.columns import (
-    check_columns,
-    parse_columns,
-    system_columns_last,
-    table_schema,
-    to_lance_field,
-)
+from lakeward.lake.lance.columns import check_columns, parse_columns, system_columns_last, table_schema, to_lance_field
 from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import ALTER_KEY, LanceTable, apply, fragments_of
 from lakeward.lake.warehouse import Warehouse

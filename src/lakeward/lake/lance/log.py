@@ -15,7 +15,7 @@ from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable, SnapshotGone
 from lakeward.lake.core.change import RowFileChange
-from lakeward.lake.core.history import LogSnapshot, OwnCommit
+from lakeward.lake.core.history import LogSnapshot
 from lakeward.lake.core.log import VersionRequest
 from lakeward.lake.core.versionlog import ManifestLog
 from lakeward.lake.lance.table import EXPIRED_KEY, LanceTable, LanceVersion
@@ -87,22 +87,6 @@ class LanceSnapshotLog(ManifestLog[LanceGround, RowFileChange[Any]]):
     def describe(self, version: int) -> LogSnapshot:
         return _log_snapshot(self._table.version(version))
 
-    def is_snapshot(self, version: int) -> bool:
-        return self._table.version(version).is_snapshot
-
-    def newest_own(self, ground: LanceGround) -> OwnCommit | None:
-        return _own(ground.own)
-
-    def own_at(self, ground: LanceGround, snapshot_id: SnapshotId) -> OwnCommit | None:
-        """A version that was restored stands on the one it went back to."""
-        below = int(snapshot_id)
-        while (number := max((v for v in ground.versions if v <= below), default=None)) is not None:
-            version = self._table.version(number)
-            if version.keys:
-                return _own(version)
-            below = number - 1 if version.restored is None else version.restored
-        return None
-
     def encode_change(self, ground: LanceGround, change: RowFileChange[Any]) -> Mapping[str, Any]:
         return {
             "updated": [json.dumps(new.to_json()) for _, new in change.changed],
@@ -152,11 +136,9 @@ def _log_snapshot(version: LanceVersion) -> LogSnapshot:
         sequence=version.version,
         keys=version.keys,
         removes_rows=version.may_remove_rows,
+        is_snapshot=version.is_snapshot,
+        restores=None if version.restored is None else SnapshotId(str(version.restored)),
     )
-
-
-def _own(version: LanceVersion | None) -> OwnCommit | None:
-    return None if version is None else OwnCommit(version.snapshot_id, version.keys)
 
 
 def _operation(change: Mapping[str, Any]) -> lance.LanceOperation.BaseOperation:

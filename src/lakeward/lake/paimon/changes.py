@@ -11,50 +11,42 @@ from typing import Any
 
 from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
-from lakeward.errors import ForeignRowsFound
 from lakeward.lake.core.change import ChangeKind, Changes, CommitChange, RoundWork, WholeGroup
+from lakeward.lake.core.foreign import ForeignFile, check_foreign, find_foreign_files
 from lakeward.lake.paimon.meta.connection import lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, is_managed
 from lakeward.lake.paimon.meta.manifests import ADD, Entry, Manifests
 from lakeward.lake.paimon.meta.mapping import check_options
-from lakeward.lake.paimon.newsnapshot import (
-    APPEND,
-    COMPACT,
-    OVERWRITE,
-    ManifestChange,
-    added,
-    beside,
-    removed,
-)
+from lakeward.lake.paimon.newsnapshot import APPEND, COMPACT, OVERWRITE, ManifestChange, added, beside, removed
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
 from lakeward.lake.paimon.writer import RESULT_KIND, VERSION
 from lakeward.model import GONE_PARTITION, Bucket, LakeBase, RoundId, SnapshotId, TableInfo, unpack
-from lakeward.spi import Renewal, RewriteResult, removes_foreign_rows
+from lakeward.spi import Renewal, RewriteResult
 
 
-def find_foreign_rows(
+def find_hidden(
     table: TableInfo, history: PaimonHistory, manifests: Manifests, renewal: Renewal | None, *, is_resync: bool
 ) -> Sequence[Entry]:
     """Files of others that go with the next commit: what they hid shows again, as the rows are merged when they are
     read. Raises `ForeignRowsFound` where the table's option says so, and where a compaction has merged them already.
     """
-    compared = {} if renewal is None else renewal.offsets
-    found = {key: e for key, e in foreign_files(table, history, manifests).items() if e.bucket not in compared}
-    if renewal is not None:  # what came after the comparison it does not settle
-        found |= foreign_files(table, history, manifests, after=int(renewal.head))
-    if not found:
+    late = {} if renewal is None else foreign_files(table, history, manifests, after=int(renewal.head))
+    added = foreign_files(table, history, manifests).values()
+    files = (ForeignFile(e, e.key, e.bucket, int(e.file.row_count), e.key in late) for e in added)
+    unsettled = find_foreign_files(files, renewal)
+    if not unsettled:
         return []
     live = {e.key for e in manifests.live(history.head)}
-    hits = [e for key, e in found.items() if key in live]
-    is_merged = len(hits) < len(found)
-    if is_resync or (removes_foreign_rows(table) and not is_merged):
-        return hits
-    raise ForeignRowsFound(
-        table=str(table.path),
-        snapshots=", ".join(s.id for s in _foreign_snapshots(table, history)),
-        rows=sum(int(e.file.row_count) for e in found.values()),
-        file=next(iter(found)),
+    hits = [f.file for f in unsettled if f.path in live]
+    check_foreign(
+        table,
+        (s.id for s in _foreign_snapshots(table, history)),
+        sum(f.rows for f in unsettled),
+        unsettled[0].path,
+        is_resync=is_resync,
+        is_ambiguous=len(hits) < len(unsettled),
     )
+    return hits
 
 
 def find_stale(
@@ -126,7 +118,7 @@ class PaimonChanges(Changes[PaimonGround, PaimonChange]):
         check_options(self._info, ground.lake_table.table_schema.options)
         bodies = [unpack(RESULT_KIND, VERSION, data) for data in work.results]
         messages = [_message(ground.lake_table, blob) for _, _, blobs in bodies for blob in blobs]
-        foreign = find_foreign_rows(self._info, history, manifests, work.renewal, is_resync=work.is_resync)
+        foreign = find_hidden(self._info, history, manifests, work.renewal, is_resync=work.is_resync)
         stale = find_stale(self._info, history, manifests, work.base, work.properties.offsets)
         gone = [*foreign, *stale]
         new = [added(ground.lake_table, m, f) for m in messages for f in m.new_files]

@@ -22,7 +22,7 @@ class GroundHistory(Protocol):
     def reconcile(self, table: Table) -> Reconciled:
         """Raises `LakeTampered`, `LakeUnavailable`."""
 
-    def load_base(self, ground: IcebergGround) -> LakeBase:
+    def base_of(self, ground: IcebergGround) -> LakeBase:
         """Raises as `LakeReader.load_base`."""
 
 
@@ -46,7 +46,7 @@ class IcebergGround:
     @cached_property
     def base(self) -> LakeBase:
         """With this ground in it, so that what is built on the base does not load the table again."""
-        return self.history.load_base(self)
+        return self.history.base_of(self)
 
     @property
     def others_changed_rows(self) -> bool:

@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.change import NewFile
+from lakeward.lake.iceberg.commit.foreignrows import plan_by_path
 from lakeward.lake.iceberg.commit.ground import IcebergGround
 from lakeward.lake.iceberg.commit.resolve import Hit, data_candidates
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup
@@ -21,7 +22,7 @@ from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, first_row_id
 from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
+from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.model import Offsets, OffsetSet
 from lakeward.spi import LakeFile, RewriteGroup, RewriteResult
 
@@ -87,9 +88,7 @@ def _small(entries: Mapping[FileKey, DeleteEntry]) -> list[FileKey]:
 
 
 def _live(ground: IcebergGround, partition_keys: tuple[str, ...]) -> dict[str, PlannedFile]:
-    table, head = ground.table, ground.head
-    planned = [] if head is None else plan_files(table.metadata, table.io, head, partition_keys)
-    return {p.file.file_path: p for p in planned}
+    return {} if ground.head is None else plan_by_path(ground.table, ground.head, partition_keys)
 
 
 def find_whole(

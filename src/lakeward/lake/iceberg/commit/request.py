@@ -43,8 +43,9 @@ from pyiceberg.table.update import (
 from requests.exceptions import HTTPError, RequestException
 
 from lakeward.errors import CommitUnknown, InvalidRequest, LakeTableGone, LakeUnavailable, LeaseLost
+from lakeward.lake.core.failures import explain
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
-from lakeward.lake.iceberg.meta.failures import database_errors, describe
+from lakeward.lake.iceberg.meta.failures import database_errors
 from lakeward.lake.iceberg.meta.ownpaths import delete_old_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of, totals_of
 from lakeward.model import RoundId
@@ -217,8 +218,8 @@ def _ending(table: Table, request: CommitRequest) -> Iterator[None]:
     except CONFLICTS:
         raise
     except _REFUSED as error:
-        raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
+        raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=explain(error)) from error
     except unknown as error:
-        raise CommitUnknown(table=name, round_id=request.round_id, reason=describe(error)) from error
+        raise CommitUnknown(table=name, round_id=request.round_id, reason=explain(error)) from error
     except OSError as error:
-        raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
+        raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=explain(error)) from error

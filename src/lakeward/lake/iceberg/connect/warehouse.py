@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO
 
 from lakeward.errors import InvalidConfig, LakeUnavailable
-from lakeward.lake.iceberg.meta.failures import describe
+from lakeward.lake.core.failures import explain
 
 _LOCAL = ("", "file")
 
@@ -28,7 +28,7 @@ def check_warehouse(warehouse: str, io: FileIO) -> None:
     except OSError as error:
         if urlparse(warehouse).scheme in _LOCAL or "NO_SUCH_BUCKET" in str(error) or "NoSuchBucket" in str(error):
             raise _unwritable(warehouse, error) from error
-        raise LakeUnavailable(lake="iceberg", what=f"warehouse {warehouse}", reason=describe(error)) from error
+        raise LakeUnavailable(lake="iceberg", what=f"warehouse {warehouse}", reason=explain(error)) from error
 
 
 def check_scheme(warehouse: str) -> None:
@@ -41,5 +41,5 @@ def check_scheme(warehouse: str) -> None:
 
 def _unwritable(warehouse: str, error: OSError) -> InvalidConfig:
     return InvalidConfig(
-        where="datalake.iceberg.warehouse", reason=f"{warehouse} cannot be written to: {describe(error)}"
+        where="datalake.iceberg.warehouse", reason=f"{warehouse} cannot be written to: {explain(error)}"
     )

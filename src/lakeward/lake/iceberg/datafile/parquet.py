@@ -95,12 +95,17 @@ class ParquetOutput:
             write_page_index=True,
         )
 
-    def close(self) -> pq.FileMetaData:
+    def close(self) -> None:
         assert self._writer is not None
         self._writer.close()
         self.size = self._stream.tell()
         self._stream.close()
         sync_files([self.path])
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """Once it is closed."""
+        assert self._writer is not None
         return self._writer.writer.metadata
 
     def abandon(self) -> None:

@@ -26,17 +26,10 @@ from lakeward.lake.core.columns import check_partition_keys
 from lakeward.lake.core.history import new_history
 from lakeward.lake.iceberg.meta.types import is_clean, to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
-from lakeward.model import (
-    BUCKET,
-    OFFSET,
-    TIMESTAMP,
-    UNNAMED,
-    BucketFunction,
-    PartitionKey,
-    PartitionUnit,
-    TableDescriptor,
-    TablePath,
-)
+from lakeward.model.partitionkey import PartitionKey, PartitionUnit
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
+from lakeward.model.tablepath import UNNAMED
 from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX = "iceberg."

@@ -17,7 +17,9 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.errors import InvalidRequest, LakePathRefused, LakeTampered
 from lakeward.lake.iceberg.meta.ownpaths import offsets_storage
 from lakeward.model import OffsetMap, SnapshotId, TableId
-from lakeward.spi import (
+from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, table_id_in
+from lakeward.spi.lakefile import LakeTotals
+from lakeward.spi.snapshotkeys import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
@@ -25,10 +27,6 @@ from lakeward.spi import (
     ROWS_KEY,
     TABLE_ID_KEY,
     TAG,
-    FlussPartitions,
-    LakeTotals,
-    decode_fluss_offsets,
-    table_id_in,
 )
 
 INLINE_LIMIT = 16 * 1024

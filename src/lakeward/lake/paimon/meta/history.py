@@ -12,19 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lakeward.errors import (
-    InvalidRequest,
-    LakePathRefused,
-    LakeTableGone,
-    LakeTampered,
-    LakeUnavailable,
-    SnapshotGone,
-)
+from lakeward.errors import InvalidRequest, LakePathRefused, LakeTableGone, LakeTampered, LakeUnavailable, SnapshotGone
 from lakeward.lake.allowedpaths import AllowedFiles
 from lakeward.lake.s3files import files_of
 from lakeward.lake.tablefiles import TableFiles, plain_path
 from lakeward.model import OffsetMap, SnapshotId, TableId, TableInfo
-from lakeward.spi import (
+from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, find_partitions, table_id_in
+from lakeward.spi.snapshotkeys import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
@@ -32,10 +26,6 @@ from lakeward.spi import (
     REWRITE_KEY,
     TABLE_ID_KEY,
     TAG,
-    FlussPartitions,
-    decode_fluss_offsets,
-    find_partitions,
-    table_id_in,
 )
 
 _NAME = re.compile(r"^snapshot-(\d+)$")
