@@ -25,7 +25,8 @@ import pyarrow as pa
 
 from bench.maintenance import EXPIRY, Yard, best_in_turn, opened, rows
 from bench.report import Report
-from lakeward.model import COMPACT, TablePath, set_injector
+from lakeward.model import TablePath, set_injector
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "10000"))

@@ -16,7 +16,8 @@ from typing import Any
 
 from bench.report import Report
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import COMPACT, TablePath
+from lakeward.model import TablePath
+from lakeward.model.side import COMPACT
 from tests.kit.iceberg.folder import folder_lake
 from tests.kit.inprocess import InProcessLakeward
 

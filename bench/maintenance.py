@@ -30,7 +30,8 @@ from bench.report import Report
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model import COMPACT, SystemClock, TablePath, set_injector
+from lakeward.model import SystemClock, TablePath, set_injector
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward_testing.clock import ManualClock
 from tests.interop.javaiceberg import start_java

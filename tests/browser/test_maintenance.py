@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from lakeward.client import Client
-from lakeward.model import COMPACT, JobName, RoundResult, new_instance_id, new_round_id
+from lakeward.model import JobName, RoundResult, new_instance_id, new_round_id
+from lakeward.model.side import COMPACT
 from lakeward.protocol import routes
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFinished
 from tests.browser.conftest import LIMIT_MS, OpenPage

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import CommitConflict
-from lakeward.model import COMPACT, Epoch, JobName, RoundId, RoundOwner, TablePath, new_instance_id, new_round_id
+from lakeward.model import Epoch, JobName, RoundId, RoundOwner, TablePath, new_instance_id, new_round_id
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.spi import LakeCommitter, PluginCache, RewriteResult
 from lakeward.tiering.compact import compaction as product

@@ -26,7 +26,6 @@ from lakeward.errors import TableBusy
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import (
-    COMPACT,
     DEFAULT_SIDE,
     TIER,
     Bucket,
@@ -47,6 +46,7 @@ from lakeward.model import (
     new_round_id,
     side_table,
 )
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatRequest,

@@ -13,7 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model import COMPACT, DEFAULT_SIDE, Clock, SystemClock, TablePath
+from lakeward.model import DEFAULT_SIDE, Clock, SystemClock, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.iceberg.catalog import iceberg_router

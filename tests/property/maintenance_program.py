@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from lakeward.errors import FaultInjected, LakewardError
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import COMPACT, TablePath, set_injector
+from lakeward.model import TablePath, set_injector
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 from lakeward.spi import LakeStorage
 from lakeward.tiering.work.options import CompactionPolicy

@@ -43,7 +43,6 @@ from lakeward.errors import (
     TableNotFound,
 )
 from lakeward.model import (
-    COMPACT,
     TIER,
     InstanceId,
     JobName,
@@ -60,6 +59,7 @@ from lakeward.model import (
     WorkKind,
     new_round_id,
 )
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import (
     CommitReport,
     CommittedRange,

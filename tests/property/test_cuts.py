@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, CutState, SideName, SystemClock, TablePath
+from lakeward.model import DEFAULT_SIDE, TIER, CutState, SideName, SystemClock, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HeartbeatRequest
 from lakeward.spi import LakeStorage, load_lake
 from lakeward_testing.clock import ManualClock

@@ -68,7 +68,7 @@ _NAMES = {
         "refuse_type"
     ),
     "side": (
-        "CHANGELOG_PROPERTY COMPACT Content DEFAULT_SIDE LAKES_PROPERTY RETENTION_PROPERTY SideId SideName TIER "
+        "CHANGELOG_PROPERTY Content DEFAULT_SIDE LAKES_PROPERTY RETENTION_PROPERTY SideId SideName TIER "
         "WorkKind changelog_side first_side named_sides"
     ),
     "state": "ENTERED_FROM TableState check_transition is_legal render_diagram render_page",

@@ -15,7 +15,6 @@ from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, is_stopped
 from lakeward.model import (
-    COMPACT,
     TIER,
     Bucket,
     Column,
@@ -32,6 +31,7 @@ from lakeward.model import (
     new_table_id,
     parse_type,
 )
+from lakeward.model.side import COMPACT
 from lakeward_testing import Faults, ManualClock
 from lakeward_testing.intents import MemoryIntents
 from lakeward_testing.lakes import LakeRound, lake_rows

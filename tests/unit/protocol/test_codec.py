@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, Content, InstanceId, Intent, JobName, RoundId, SideName, TableId
+from lakeward.model import DEFAULT_SIDE, TIER, Content, InstanceId, Intent, JobName, RoundId, SideName, TableId
+from lakeward.model.side import COMPACT
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import Committed, HeartbeatRequest, TableVerdict, Verdict
 

@@ -14,7 +14,6 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.model import (
-    COMPACT,
     Bucket,
     Content,
     LedgerKind,
@@ -26,6 +25,7 @@ from lakeward.model import (
     TablePath,
     side_table,
 )
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import (

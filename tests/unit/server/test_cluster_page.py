@@ -16,7 +16,6 @@ from lakeward.errors import TableNotFound
 from lakeward.hot.fluss.clusterview import BEHIND, CURRENT, LATE, REFUSED, UNREADABLE, CommitView, TableLook, TableView
 from lakeward.hot.fluss.tiernow import InLake
 from lakeward.model import (
-    COMPACT,
     DEFAULT_SIDE,
     NO_EPOCH,
     Column,
@@ -34,6 +33,7 @@ from lakeward.model import (
     TableState,
     WorkKind,
 )
+from lakeward.model.side import COMPACT
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer

@@ -16,7 +16,8 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model import COMPACT, TIER, JobName
+from lakeward.model import TIER, JobName
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi import SupportsRewrite
 

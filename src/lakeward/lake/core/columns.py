@@ -18,12 +18,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken, UnsupportedType
-from lakeward.model.offsets import Bucket
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
-from lakeward.model.table import TableDescriptor, TablePath
-from lakeward.model.types.nestednulls import cast_values
-from lakeward.model.types.typetable import TYPES, row_of
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    TYPES,
+    Bucket,
+    PartitionKey,
+    PartitionUnit,
+    TableDescriptor,
+    TablePath,
+    cast_values,
+    row_of,
+)
 
 
 def check_partition_keys(path: TablePath, descriptor: TableDescriptor, *, by_time: bool = False) -> None:

@@ -11,10 +11,15 @@ from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.core.log import G, plan_expiry
 from lakeward.lake.core.table import LakeTable
 from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, fault_point
-from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lake.maintenance import LakeMaintenance
-from lakeward.spi.lake.supports import SupportsSnapshotNames
-from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
+from lakeward.spi import (
+    CommitProperties,
+    Expired,
+    LakeMaintenance,
+    LakeSnapshot,
+    Precondition,
+    StoredFile,
+    SupportsSnapshotNames,
+)
 
 _ATTEMPTS = 3
 

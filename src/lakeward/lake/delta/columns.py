@@ -13,10 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import LAKE_FIELDS, map_leaves, to_arrow_field
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.types import (
+from lakeward.model import (
+    BUCKET,
+    LAKE_FIELDS,
+    OFFSET,
+    TIMESTAMP,
     ArrayType,
+    Column,
     DataType,
     MapType,
     RowField,
@@ -24,9 +27,12 @@ from lakeward.model.types import (
     TimestampLtzType,
     TimestampType,
     TypeVisitor,
+    map_leaves,
+    parse_type,
+    plain_types,
+    spell,
+    to_arrow_field,
 )
-from lakeward.model.types.sqltype import parse_type
-from lakeward.model.types.typetable import plain_types, spell
 
 _TYPE_KEY = "lakeward.type"
 _MICROS = 6

@@ -63,8 +63,7 @@ from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.scan.project import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.lake.iceberg.tables import IcebergTables
-from lakeward.model import Column, SnapshotId, TableDescriptor, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import Column, SnapshotId, TableDescriptor, TableInfo, TablePath
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""

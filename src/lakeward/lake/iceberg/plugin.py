@@ -20,10 +20,15 @@ from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.rewrite import rewrite_group
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model import BucketFunction, ColumnChange, TableInfo
-from lakeward.spi.capabilities import LakeCapabilities
-from lakeward.spi.lake.writer import WriteTask
-from lakeward.spi.lakeplugin import LakePlugin, spell_place, without_secrets
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi import (
+    LakeCapabilities,
+    LakePlugin,
+    RewriteResult,
+    RewriteTask,
+    WriteTask,
+    spell_place,
+    without_secrets,
+)
 
 _CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
 CAPABILITIES = LakeCapabilities(

@@ -14,8 +14,7 @@ from lakeward.lake.iceberg.connect.warehouse import check_scheme, check_warehous
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.mapping import LAKE_PREFIX, VERSION_KEY, check_descriptor
 from lakeward.lake.iceberg.meta.version import check_version, choose_version
-from lakeward.model import TableDescriptor, TableId, TableInfo
-from lakeward.model.table import TablePath
+from lakeward.model import TableDescriptor, TableId, TableInfo, TablePath
 from lakeward.spi import LakeCatalog, is_own
 
 

@@ -10,9 +10,20 @@ import pyarrow as pa
 from lance.schema import LanceSchema
 
 from lakeward.errors import InvalidTable, UnsupportedType
-from lakeward.model.arrow import LAKE_FIELDS, LAKE_NAMES, TYPE_KEY, from_arrow_schema, to_arrow_field
-from lakeward.model.schema import Column
-from lakeward.model.types import ArrayType, DataType, MapType, RowType, VectorType, parts
+from lakeward.model import (
+    LAKE_FIELDS,
+    LAKE_NAMES,
+    TYPE_KEY,
+    ArrayType,
+    Column,
+    DataType,
+    MapType,
+    RowType,
+    VectorType,
+    from_arrow_schema,
+    parts,
+    to_arrow_field,
+)
 
 RESERVED = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 

@@ -19,10 +19,17 @@ from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.lance import is_missing, lake_errors
 from lakeward.lake.lance.datafile import FileFacts, is_ours, load_deletions, load_facts, read_offsets
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
-from lakeward.model.offsets import PARTITION_SEPARATOR, Bucket, OffsetRange, partition_values
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.partitionkey import PartitionKey
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    PARTITION_SEPARATOR,
+    Bucket,
+    OffsetRange,
+    Offsets,
+    OffsetSet,
+    PartitionKey,
+    partition_values,
+)
 from lakeward.spi import LakeDelete, LakeFile
 
 BATCH_ROWS = 65_536

@@ -26,12 +26,19 @@ from lakeward.lake.memory.rows import (
 )
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, PositionDeletes
 from lakeward.lake.memory.writer import HANDLE_KIND, RESULT_KIND, VERSION
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import Bucket, OffsetRange, partition_values
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.model.versioned import pack, unpack
+from lakeward.model import (
+    OFFSET,
+    Bucket,
+    OffsetRange,
+    Offsets,
+    OffsetSet,
+    RoundId,
+    SnapshotId,
+    TableInfo,
+    pack,
+    partition_values,
+    unpack,
+)
 from lakeward.protocol.codec import Packed
 from lakeward.spi import LakeDelete, LakeFile, RewriteResult, RewriteTask, StoredFile
 

@@ -16,11 +16,16 @@ from lakeward.lake.memory.log import MemoryGround, MemorySnapshotLog
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.memory.writer import MemoryLakeWriter
 from lakeward.model import ColumnChange, TableInfo
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake.catalog import LakeCatalog
-from lakeward.spi.lake.storage import LakeStorage
-from lakeward.spi.lake.writer import LakeWriter, WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi import (
+    DeleteEncoding,
+    LakeCapabilities,
+    LakeCatalog,
+    LakeStorage,
+    LakeWriter,
+    RewriteResult,
+    RewriteTask,
+    WriteTask,
+)
 
 NAME = "memory"
 CAPABILITIES = LakeCapabilities(

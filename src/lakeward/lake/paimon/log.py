@@ -23,13 +23,17 @@ from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, snapshot_path, tag_path
 from lakeward.lake.paimon.newsnapshot import NewSnapshot, create, describe, hand_over, mark, put_tag
 from lakeward.lake.paimon.writer import VERSION
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.ledger import ExpiringSnapshot
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.process import fault_point
-from lakeward.model.round import LakeBase
-from lakeward.model.table import TableInfo
-from lakeward.model.versioned import pack, unpack
+from lakeward.model import (
+    ExpiringSnapshot,
+    LakeBase,
+    OffsetMap,
+    RoundId,
+    SnapshotId,
+    TableInfo,
+    fault_point,
+    pack,
+    unpack,
+)
 from lakeward.spi import OFFSETS_KEY, OWN_OFFSETS_KEY, TABLE_ID_KEY, CommitProperties, encode_fluss_offsets
 
 PAYLOAD_KIND = "paimon-committable"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lakeward.errors import LakewardError
-from lakeward.model import COMPACT, LedgerKind, RoundResult, fault_point, side_table
+from lakeward.model import LedgerKind, RoundResult, fault_point, side_table
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import CommittedRange, LeaseCheck, TableFinished
 from lakeward.spi import LakeCommitter, Plugin, RewriteResult
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite

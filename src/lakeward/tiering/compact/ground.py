@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakeward.model import COMPACT, NO_EPOCH, Bucket, Clock, LakeBase, OffsetRange, TableInfo
+from lakeward.model import NO_EPOCH, Bucket, Clock, LakeBase, OffsetRange, TableInfo
+from lakeward.model.side import COMPACT
 from lakeward.protocol.views import WorkStatus
 from lakeward.spi import LakeFile, LakeStorage, RewriteGroup, SupportsRewrite, SupportsVectors
 from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop

@@ -5,17 +5,8 @@ exact head, and a group that lost an input is left out."""
 
 from __future__ import annotations
 
-from lakeward.model import (
-    COMPACT,
-    Clock,
-    Epoch,
-    JobName,
-    RoundOwner,
-    SystemClock,
-    TablePath,
-    new_instance_id,
-    new_round_id,
-)
+from lakeward.model import Clock, Epoch, JobName, RoundOwner, SystemClock, TablePath, new_instance_id, new_round_id
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi import HotPlugin, PluginCache
 from lakeward.tiering.compact.compaction import Compaction

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakeward.errors import LakewardError
-from lakeward.model import COMPACT, WorkKind
+from lakeward.model import WorkKind
+from lakeward.model.side import COMPACT
 from lakeward.protocol.codec import Packed
 from lakeward.spi import RewriteGroup, RewriteResult
 from lakeward.tiering.work.order import Order

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.model import COMPACT, Clock
+from lakeward.model import Clock
+from lakeward.model.side import COMPACT
 from lakeward.spi import PluginCache
 from lakeward.tiering.compact.compaction import Compaction
 from lakeward.tiering.compact.order import RewriteOrder

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lakeward.model import COMPACT, TIER, WorkKind
+from lakeward.model import TIER, WorkKind
+from lakeward.model.side import COMPACT
 
 if TYPE_CHECKING:
     from lakeward.tiering.work.runner import WorkRunner

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lakeward.coordinator.kinds.compact import LOOK_FILES, LOOK_S
-from lakeward.model import COMPACT, TIER, TablePath
+from lakeward.model import TIER, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 

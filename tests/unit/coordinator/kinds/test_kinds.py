@@ -11,7 +11,8 @@ import pytest
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, InstanceId, JobName, RoundId, TableState
+from lakeward.model import DEFAULT_SIDE, TIER, InstanceId, JobName, RoundId, TableState
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Verdict
 from tests.kit.world import PATH, CoordinatorWorld, ScriptedJob
 

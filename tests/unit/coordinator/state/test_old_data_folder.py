@@ -16,7 +16,8 @@ from lakeward.coordinator.state.schema import SIDE_TABLES
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import Superseded
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model import COMPACT, DEFAULT_SIDE, TIER, OffsetMap, RoundId, SideId, SideName, SnapshotId, TablePath
+from lakeward.model import DEFAULT_SIDE, TIER, OffsetMap, RoundId, SideId, SideName, SnapshotId, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.codec import encode
 from lakeward.protocol.heartbeat import HeartbeatRequest, Progress, TableFailed, TableFinished, TableInWork, Verdict
 from lakeward.protocol.tables import AlterTable

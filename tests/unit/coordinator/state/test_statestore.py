@@ -12,7 +12,8 @@ import pytest
 from lakeward.coordinator.state.readlease import Mark
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import DataFolderVersion, InvalidConfig
-from lakeward.model import COMPACT, Epoch, ExpiringSnapshot, JobName, RoundId, RoundPhases, SideId, SnapshotId, TableId
+from lakeward.model import Epoch, ExpiringSnapshot, JobName, RoundId, RoundPhases, SideId, SnapshotId, TableId
+from lakeward.model.side import COMPACT
 from lakeward.protocol.views import RoundStatus
 from tests.kit.world import PATH, CoordinatorWorld
 

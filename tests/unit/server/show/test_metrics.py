@@ -8,7 +8,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from lakeward.hot.embedded.sizes import TableSizes
-from lakeward.model import COMPACT, TIER, SideId, TableId, TablePath
+from lakeward.model import TIER, SideId, TableId, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.server.show.metrics import SIDE_FIGURES, WORK_FIGURES, Figure, hot_metrics, side_metrics, work_metrics
 
 PATH = TablePath("shop", "orders")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.model import COMPACT, Epoch, InstanceId, JobName, SideName, TableId, TablePath, TableState
+from lakeward.model import Epoch, InstanceId, JobName, SideName, TableId, TablePath, TableState
+from lakeward.model.side import COMPACT
 from lakeward.protocol.views import JobStatus, TableStatus, WorkStatus
 from lakeward.server.feed.history import KEPT, History
 from lakeward.server.show.tiles import Overview, Tile, make_tiles

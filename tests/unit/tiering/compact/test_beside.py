@@ -14,7 +14,8 @@ import pytest
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import FaultInjected, LakewardError, SplitFailed, TableBusy, to_wire
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.model import COMPACT, Bucket, SystemClock, TablePath
+from lakeward.model import Bucket, SystemClock, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.tiering.work.options import CompactionPolicy

@@ -13,7 +13,8 @@ from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, LeaseL
 from lakeward.lake.core.committer import CoreCommitter
 from lakeward.lake.memory.log import MemoryGround
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.model import COMPACT, Bucket, Epoch, IntentState, TableInfo, WorkKind, new_round_id, set_injector
+from lakeward.model import Bucket, Epoch, IntentState, TableInfo, WorkKind, new_round_id, set_injector
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi import (
     Committable,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from lakeward.hot.fluss.handout.beats import beat_entry
 from lakeward.hot.fluss.wire.messages import Message
-from lakeward.model import COMPACT, TIER, Epoch, RoundId, TableId, TablePath
+from lakeward.model import TIER, Epoch, RoundId, TableId, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished, TableInWork
 
 LOOK_ROUNDS = 8

@@ -15,10 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
-from lakeward.model.arrow import LAKE_FIELDS, map_leaves, to_arrow_field
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.types import (
+from lakeward.model import (
+    BUCKET,
+    LAKE_FIELDS,
+    OFFSET,
+    TIMESTAMP,
     ArrayType,
+    Column,
     DataType,
     DecimalType,
     MapType,
@@ -27,10 +30,12 @@ from lakeward.model.types import (
     TimestampLtzType,
     TimestampType,
     TypeVisitor,
+    map_leaves,
+    parse_type,
     parts,
+    spell,
+    to_arrow_field,
 )
-from lakeward.model.types.sqltype import parse_type
-from lakeward.model.types.typetable import spell
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS = (
     "_hoodie_commit_time",

@@ -26,10 +26,17 @@ from lakeward.lake.core.columns import check_partition_keys
 from lakeward.lake.core.history import new_history
 from lakeward.lake.iceberg.meta.types import is_clean, to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
-from lakeward.model.partitionkey import PartitionKey, PartitionUnit
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
-from lakeward.model.tablepath import UNNAMED
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    UNNAMED,
+    BucketFunction,
+    PartitionKey,
+    PartitionUnit,
+    TableDescriptor,
+    TablePath,
+)
 from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX = "iceberg."

@@ -17,9 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakeward.errors import InvalidRequest, LakePathRefused, LakeTampered
 from lakeward.lake.iceberg.meta.ownpaths import offsets_storage
 from lakeward.model import OffsetMap, SnapshotId, TableId
-from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, table_id_in
-from lakeward.spi.lakefile import LakeTotals
-from lakeward.spi.snapshotkeys import (
+from lakeward.spi import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
@@ -27,6 +25,10 @@ from lakeward.spi.snapshotkeys import (
     ROWS_KEY,
     TABLE_ID_KEY,
     TAG,
+    FlussPartitions,
+    LakeTotals,
+    decode_fluss_offsets,
+    table_id_in,
 )
 
 INLINE_LIMIT = 16 * 1024

@@ -17,8 +17,7 @@ from lakeward.lake.allowedpaths import AllowedFiles
 from lakeward.lake.s3files import files_of
 from lakeward.lake.tablefiles import TableFiles, plain_path
 from lakeward.model import OffsetMap, SnapshotId, TableId, TableInfo
-from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, find_partitions, table_id_in
-from lakeward.spi.snapshotkeys import (
+from lakeward.spi import (
     COMMIT_USER,
     COMMIT_USER_KEY,
     OFFSETS_KEY,
@@ -26,6 +25,10 @@ from lakeward.spi.snapshotkeys import (
     REWRITE_KEY,
     TABLE_ID_KEY,
     TAG,
+    FlussPartitions,
+    decode_fluss_offsets,
+    find_partitions,
+    table_id_in,
 )
 
 _NAME = re.compile(r"^snapshot-(\d+)$")

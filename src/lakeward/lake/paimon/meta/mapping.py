@@ -16,12 +16,20 @@ from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidTable, LakeSchemaBroken, UnsupportedType
 from lakeward.lake.core.columns import check_partition_keys
 from lakeward.lake.paimon.meta.layout import is_clean
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    UNNAMED,
+    Column,
+    TableDescriptor,
+    TableInfo,
+    TablePath,
+    TypeVisitor,
+    leaves,
+    spell,
+)
 from lakeward.model import types as model
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.tablepath import UNNAMED
-from lakeward.model.types import TypeVisitor, leaves
-from lakeward.model.types.typetable import spell
 from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."

@@ -10,7 +10,8 @@ from lakeward.errors import SplitFailed, to_wire
 from lakeward.hot.fluss.handout.beats import beat_entry, beat_message, read_verdicts
 from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS, QUIET_S, Compactions
 from lakeward.hot.fluss.handout.epochs import join_epoch
-from lakeward.model import COMPACT, TIER, Epoch, InstanceId, JobName, RoundId, RoundResult, SnapshotId, TableId
+from lakeward.model import TIER, Epoch, InstanceId, JobName, RoundId, RoundResult, SnapshotId, TableId
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished, TableInWork, Verdict
 
 T = TableId("7")

@@ -20,7 +20,8 @@ from lakeward.hot.fluss.wire.messages import HEARTBEAT, METADATA, TABLE_INFO, de
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.model import COMPACT, TIER, InstanceId, JobName, RoundId, RoundResult, TableInfo, TablePath
+from lakeward.model import TIER, InstanceId, JobName, RoundId, RoundResult, TableInfo, TablePath
+from lakeward.model.side import COMPACT
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFinished, TableInWork
 from lakeward_testing.clock import ManualClock
 from tests.unit.hot.fluss.scripted_server import Call, scripted
