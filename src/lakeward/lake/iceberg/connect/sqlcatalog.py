@@ -7,12 +7,14 @@ A stock commit parses the metadata twice and copies all snapshots deeply: its co
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -33,10 +35,10 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Identifier, Properties
 from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from lakeward.errors import LakeMetadataGone
-from lakeward.lake.iceberg.connect.catalogmark import load_mark
 from lakeward.lake.iceberg.connect.metadatafile import check_size, metadata_limit, parse_metadata, read_metadata
 from lakeward.lake.iceberg.meta.location import metadata_folder, metadata_name, sync_files
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
@@ -50,6 +52,31 @@ from lakeward.lake.iceberg.meta.ownpaths import (
 from lakeward.lake.iceberg.meta.tableproperties import ALLOWED_OPTION, PATH_PROPERTIES, check_properties
 from lakeward.lake.iceberg.meta.version import metadata_json, to_version_3
 from lakeward.model import SystemClock, fault_point
+
+_MARKS = sa.Table(
+    "lakeward_catalogs",
+    sa.MetaData(),
+    sa.Column("catalog_name", sa.String(255), primary_key=True),
+    sa.Column("mark", sa.String(8), nullable=False),
+)
+
+
+def load_mark(engine: sa.Engine, catalog_name: str) -> str | None:
+    """Eight hexadecimal digits, chosen once for a catalog and kept in its database; None where that may not
+    be changed.
+    """
+    known = sa.select(_MARKS.c.mark).where(_MARKS.c.catalog_name == catalog_name)
+    try:
+        with suppress(SQLAlchemyError):  # another process may make it at this moment
+            _MARKS.create(engine, checkfirst=True)
+        with suppress(IntegrityError), engine.begin() as connection:
+            if connection.execute(known).scalar() is None:
+                connection.execute(sa.insert(_MARKS).values(catalog_name=catalog_name, mark=uuid.uuid4().hex[:8]))
+        with engine.begin() as connection:
+            return str(connection.execute(known).scalar_one())
+    except SQLAlchemyError:
+        return None
+
 
 _KEPT, _KEPT_BYTES = 256, 32 << 20
 """Parsed metadata of so many tables, and of so much JSON; each holds every retained snapshot of its table."""
