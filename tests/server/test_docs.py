@@ -30,6 +30,7 @@ FENCE = re.compile(r"(?:<!-- untested: (?P<reason>[^\n]*?) -->\n)?```(?P<kind>\w
 REASONS = (
     "Trino",
     "Kafka",
+    "Postgres",
     "Docker",
     "YARN",
     "Kubernetes",
