@@ -104,6 +104,9 @@ class Origin:
             self.close()
             raise SourceUnavailable(source=self.source, origin="Postgres", reason=_words(error)) from error
         except psycopg2.Error as error:
+            if error.pgcode is None:  # no answer of Postgres: the connection broke under a stream
+                self.close()
+                raise SourceUnavailable(source=self.source, origin="Postgres", reason=_words(error)) from error
             raise self.stopped("Postgres", _words(error), "The message is Postgres's own; mend it there") from error
 
     def stopped(self, where: str, reason: str, advice: str) -> SourceStopped:
