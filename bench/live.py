@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from bench.report import Report
 from lakeward.client import Table
+from lakeward.protocol import routes
 from tests.kit.iceberg.engines import duckdb_connection
 from tests.spark.processes import Job, Server, tier_now
 
@@ -31,7 +32,7 @@ SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 LAKE_ROWS, TAIL_ROWS = int(10_000_000 * SCALE), int(100_000 * SCALE)
 CHUNK, LOADS, REPEATS, LIMIT_S = 100_000, 30, 9, 900.0
 TABLES, CLIENTS, SECONDS = max(4, int(100 * min(1.0, SCALE * 4))), 50, 60.0 * min(1.0, max(0.1, SCALE * 4))
-ROWS_A_SECOND = 1_000
+ROWS_A_SECOND, FRESHNESS = 1_000, "30 s"
 
 
 class Bench:
@@ -58,6 +59,12 @@ class Bench:
         assert answer.status_code == 200, answer.text
         return took
 
+    def deadline_misses(self) -> float:
+        lines = self.http.get(f"{self.server.url}{routes.METRICS}").text.splitlines()
+        return sum(
+            float(line.rpartition(" ")[2]) for line in lines if line.startswith("lakeward_deadline_misses_total{")
+        )
+
     def server_cpu_s(self) -> float:
         assert self.server.process is not None
         root = psutil.Process(self.server.process.child.pid)
@@ -74,7 +81,7 @@ def rows(start: int, count: int, seed: int = 0) -> pa.Table:
 
 def make(bench: Bench, path: str, lake_rows: int, **options: Any) -> Table:
     columns = "id BIGINT NOT NULL, device INT, v DOUBLE"
-    table = bench.client.create_table(path, columns, primary_key="id", freshness="1 h", **options)
+    table = bench.client.create_table(path, columns, primary_key="id", **{"freshness": "1 h", **options})
     for at in range(0, lake_rows, CHUNK):
         table.upsert(rows(at, min(CHUNK, lake_rows - at)))
     if lake_rows:
@@ -160,7 +167,7 @@ def _median_s(call: Callable[[], Any]) -> float:
 def measure_many(report: Report, folder: Path) -> None:
     bench = Bench(folder, hold="1 s")
     try:
-        tables = [make(bench, f"many.t{n}", 0) for n in range(TABLES)]
+        tables = [make(bench, f"many.t{n}", 0, freshness=FRESHNESS) for n in range(TABLES)]
         stop, took, lock = threading.Event(), list[float](), threading.Lock()
         http = httpx.Client(timeout=120, limits=httpx.Limits(max_connections=CLIENTS))
 
@@ -195,6 +202,8 @@ def measure_many(report: Report, folder: Path) -> None:
         note = f"{len(took)} loads, p50 {took[len(took) // 2]:.0f} ms, p99 {took[int(len(took) * 0.99)]:.0f} ms"
         case = f"{CLIENTS} clients load {TABLES} tables that are written to: cores of the server"
         report.add(case, figure=share, unit="cores", note=note)
+        case = f"deadlines missed meanwhile, freshness {FRESHNESS}"
+        report.add(case, figure=bench.deadline_misses(), unit="", target="<= 0", note="rounds on threads beside it")
     finally:
         bench.close()
 
@@ -211,7 +220,8 @@ def main(names: list[str]) -> None:
             bench.close()
         if not names or "many" in names:
             measure_many(report, Path(folder) / "many")
-    report.finish()
+    measured = {result.case for result in report.results}
+    report.finish(lambda case: bool(names) and case not in measured)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakeward console`: the dashboard of an Apache Fluss cluster, for as long as somebody wants to look."""
+"""`lakeward console`: the dashboard of an Apache Fluss cluster, and its tables as warehouse `live`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def console(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Serves the dashboard of a Fluss cluster, read-only, for all tiering jobs: tables, rounds, jobs, files, /metrics.
+    """Serves the dashboard of a Fluss cluster, read-only, for all tiering jobs: tables, rounds, jobs, files, /metrics;
+    and under /iceberg the warehouse `live`, where engines read lake and hot tail by URL alone.
 
     Example: lakeward console --fluss 127.0.0.1:9123"""
     from lakeward.model import StopSignal

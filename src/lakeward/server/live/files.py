@@ -30,18 +30,22 @@ CREATE TABLE IF NOT EXISTS live_tables (table_id TEXT PRIMARY KEY, lake TEXT NOT
 OVERDUE_MS = 10 * 60_000
 """Ten sweeps: a lake that is away for so long is worth a word."""
 
+_LOCKED_S = 1.0
+"""How long a start waits for a process that has the record and ends."""
+
 METADATA_BYTES = 64 * 1024
 """What one answer's manifests and their list count for, beside its data and delete files."""
 
 
 class LiveFiles:
     """Thread-safe, and durable: files that a process left behind are deleted by the next one. A restart counts as an
-    answer that named them, as the time of the last one is not stored."""
+    answer that named them, as the time of the last one is not stored. One process at a time: raises
+    `sqlite3.OperationalError` while another one has the record."""
 
     def __init__(self, file: Path, clock: Clock, keep_s: float, max_bytes: int) -> None:
         self._clock, self._keep_ms, self._max_bytes = clock, int(keep_s * 1_000), max_bytes
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+        self._db = sqlite3.connect(file, timeout=_LOCKED_S, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # another process would let files go that this one names
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")

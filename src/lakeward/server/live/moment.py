@@ -5,12 +5,16 @@ so that a query over several tables sees them as they were together."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import InvalidRequest, ReadTooFarAhead
 from lakeward.model import Clock, CutEnds, TableId, TableInfo
 from lakeward.protocol.readplan import WriteToken
+
+_WAITS_S = (0.05, 0.1, 0.2, 0.65)
+"""Each look freezes log ends, so that looks become rarer."""
 
 Freeze = Callable[[Sequence[TableInfo] | None], Mapping[TableId, CutEnds]]
 """Log ends of these tables at one time, or of all."""
@@ -38,14 +42,24 @@ class Moments:
         self._last: Moment | None = None
 
     def take(self, table: TableInfo, at_least: WriteToken | None = None) -> Moment:
-        """The moment of the last load, or a new one. Raises `ReadTooFarAhead` for a token that no log has reached."""
+        """The moment of the last load, or a new one. Waits a second for a token that the log has not reached: Fluss
+        acknowledges a write moments before it is readable. Raises `ReadTooFarAhead` then."""
+        for wait_s in (*_WAITS_S, None):
+            moment = self._take(table, at_least)
+            if at_least is None or moment.covers(at_least):
+                return moment
+            if wait_s is None or at_least.table_id not in moment.ends:
+                break
+            time.sleep(wait_s)
+        assert at_least is not None, "without a token the first moment is returned"
+        raise _too_far(table, moment, at_least)
+
+    def _take(self, table: TableInfo, at_least: WriteToken | None) -> Moment:
         with self._lock:
             moment = self._last
             if moment is None or not self._serves(moment, table, at_least):
                 moment = self._last = self._new(None if self._hold_s > 0 else [table])
-        if at_least is not None and not moment.covers(at_least):
-            raise _too_far(table, moment, at_least)
-        return moment
+            return moment
 
     def _serves(self, moment: Moment, table: TableInfo, at_least: WriteToken | None) -> bool:
         is_young = self._clock.monotonic() - moment.taken_at < self._hold_s

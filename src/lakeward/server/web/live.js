@@ -22,6 +22,9 @@ iceberg.rest-catalog.uri=${url}
 iceberg.rest-catalog.warehouse=live
 ${secret ? "iceberg.rest-catalog.security=OAUTH2\niceberg.rest-catalog.oauth2.token=YOUR_TOKEN\n" : ""}fs.hadoop.enabled=true
 # then: SELECT count(*) FROM fresh.${name}`,
+  Flink: (url, name, secret) => `CREATE CATALOG fresh WITH ('type'='iceberg', 'catalog-type'='rest', 'uri'='${url}', 'warehouse'='live',
+  'cache-enabled'='false'${secret ? ", 'token'='YOUR_TOKEN'" : ""});
+SELECT count(*) FROM fresh.${name};`,
 };
 
 const FRAME = `<div class="bar"><h2>Fresh rows in your engine</h2><select id="engine" aria-label="Engine">${Object.keys(ENGINES).map((e) => `<option>${e}</option>`).join("")}</select><button id="copy">Copy</button></div><pre id="lines"></pre><dl class="facts" id="livefigures"></dl>`;

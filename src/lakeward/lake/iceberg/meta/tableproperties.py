@@ -73,13 +73,15 @@ _NAMES: Final = frozenset(
         *PATH_PROPERTIES,
         "write.object-storage.enabled",
         "write.object-storage.partitioned-paths",
+        "created-at",
+        "nessie.",
         "fluss.",
         "lakeward.",
         "option.",
     }
 )
-"""Of Iceberg's specification and its Java and Python libraries, and our own; Spark keeps a table's OPTIONS as
-`option.`. One that ends in a dot stands for all names below it."""
+"""Of Iceberg's specification and its Java and Python libraries, of Nessie, which notes where a table came from, and our
+own; Spark keeps a table's OPTIONS as `option.`. One that ends in a dot stands for all names below it."""
 
 _NOTE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """One plain word, such as `owner` or `comment`, is a note for people..."""
