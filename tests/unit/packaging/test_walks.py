@@ -50,16 +50,15 @@ def test_a_lake_format_subclasses_classes_of_at_most_six_files() -> None:
 
 
 @pytest.mark.parametrize("format", ["delta", "lance"])
-def test_a_lake_format_is_named_in_three_files_outside_its_folder(format: str) -> None:
-    """Which prefixes properties may have, what `lakeward chaos` can break, and which files a backup copies first; the
-    entry point is in pyproject.toml."""
+def test_a_lake_format_is_named_in_two_files_outside_its_folder(format: str) -> None:
+    """Which prefixes properties may have, and what `lakeward chaos` can break; the entry point is in pyproject.toml."""
     word = re.compile(rf"[\"']{format}[\"']|lakeward\.lake\.{format}\b")
     naming = {
         str(path.relative_to(SRC))
         for path in SRC.rglob("*.py")
         if not path.is_relative_to(SRC / "lake") and word.search(path.read_text())
     }
-    assert naming == {"config/tables.py", "cli/run/chaos.py", "server/lakecopy.py"}
+    assert naming == {"config/tables.py", "cli/run/chaos.py"}
 
 
 def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:

@@ -35,20 +35,10 @@ from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, find_supersed
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.location import canonical, carries
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
-from lakeward.lake.iceberg.meta.summary import (
-    foreign_removed_keys,
-    totals_of,
-)
+from lakeward.lake.iceberg.meta.summary import foreign_removed_keys, totals_of
 from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, TableInfo
 from lakeward.protocol.heartbeat import LeasedAnswer, LeasedCommit
-from lakeward.spi import (
-    COMMIT_USER_KEY,
-    OFFSETS_KEY,
-    ROUND_KEY,
-    ROWS_KEY,
-    CommitProperties,
-    Precondition,
-)
+from lakeward.spi import COMMIT_USER_KEY, OFFSETS_KEY, ROUND_KEY, ROWS_KEY, CommitProperties, Precondition
 
 _ATTEMPTS = 3
 
