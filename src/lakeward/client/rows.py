@@ -5,6 +5,7 @@ refused by row and column.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from datetime import datetime, time
@@ -144,7 +145,7 @@ def _check_kinds(values: list[Any], kind: pa.DataType, column: Column, where: st
         return
     for index, value in enumerate(values):
         if not _is_inferred([value], kind):
-            raise InvalidRows(table=where, row=index, column=column.name, reason=f"{value!r:.60} is no {column.type}")
+            raise InvalidRows(table=where, row=index, column=column.name, reason=f"{_shown(value)} is no {column.type}")
 
 
 def _is_inferred(values: list[Any], kind: pa.DataType) -> bool:
@@ -250,6 +251,11 @@ def _unknown(where: str, row: int, name: str, known: set[str]) -> InvalidRows:
     )
 
 
+def _shown(value: Any) -> str:
+    """The beginning of it. `repr` fails on lists that are nested a thousand deep."""
+    return f"{reprlib.repr(value) if isinstance(value, list | tuple | dict) else repr(value):.60}"
+
+
 def _why(value: Any, column: Column, error: Exception) -> str:
     if isinstance(value, datetime | time) and "lose data" in str(error):
         finer = replace(column.type, precision=6).sql  # type: ignore[call-arg]
@@ -259,4 +265,4 @@ def _why(value: Any, column: Column, error: Exception) -> str:
         )
     if isinstance(column.type, VectorType) and isinstance(value, list) and len(value) != column.type.length:
         return f"it has {len(value)} elements, and {column.type.sql} takes {column.type.length}"
-    return f"{value!r:.60} is no {column.type}: {str(error).splitlines()[0]:.200}"
+    return f"{_shown(value)} is no {column.type}: {str(error).splitlines()[0]:.200}"

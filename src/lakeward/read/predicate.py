@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -52,12 +53,12 @@ def parse_filter(filter: Filter | None, schema: pa.Schema) -> Predicate | None:
 def _from_tuples(filter: Sequence[Any]) -> pc.Expression:
     if isinstance(filter, str):
         reason = "it is text; write it as [(column, operator, value), ...], or ask `lakeward sql`"
-        raise InvalidRequest(what=f"filter {filter!r}", reason=reason)
+        raise InvalidRequest(what=f"filter {filter!r:.200}", reason=reason)
     try:
         return pq.filters_to_expression(list(filter))
-    except (ValueError, TypeError, pa.ArrowException) as error:
+    except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
         raise InvalidRequest(
-            what=f"filter {filter!r}", reason=f"{error}; write it as [(column, operator, value), ...]"
+            what=f"filter {reprlib.repr(filter)}", reason=f"{error}; write it as [(column, operator, value), ...]"
         ) from error
 
 

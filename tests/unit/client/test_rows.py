@@ -201,3 +201,26 @@ def test_what_would_lose_something_is_refused_by_row(values: pa.Array, columns: 
     with pytest.raises(InvalidRows) as refused:
         fit(pa.table({"a": values}), columns)
     assert (refused.value.row, words in refused.value.message) == (row, True), refused.value.message
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [5_000, 100_000])
+@pytest.mark.parametrize("columns", ["v array<array<bigint>>", "v bigint", "v string", "v map<string, bigint>"])
+def test_values_that_are_nested_too_deeply_are_refused(levels: int, columns: str) -> None:
+    with pytest.raises(InvalidRows, match="row 1, column v"):
+        fit([{"v": None}, {"v": nested(levels)}], columns)
+
+
+@pytest.mark.parametrize("begin", ["ARRAY<", "ROW<a ", "MAP<STRING NOT NULL, "])
+def test_types_that_are_nested_too_deeply_are_refused(begin: str) -> None:
+    parse_type(begin * 100 + "INT" + ">" * 100)
+    for levels in (101, 5_000, 100_000):
+        with pytest.raises(InvalidRequest, match="up to 100 levels") as refused:
+            parse_type(begin * levels + "INT" + ">" * levels)
+        assert len(str(refused.value)) < 2_000

@@ -28,3 +28,11 @@ def test_a_filter_knows_its_columns() -> None:
 def test_a_wrong_filter_is_refused_in_words(wrong: object) -> None:
     with pytest.raises(InvalidRequest, match="filter"):
         parse_filter(wrong, SCHEMA)
+
+
+def test_a_filter_that_is_nested_too_deeply_is_refused() -> None:
+    wrong: object = ("id", "=", 1)
+    for _ in range(5_000):
+        wrong = [wrong]
+    with pytest.raises(InvalidRequest, match="filter"):
+        parse_filter(wrong, SCHEMA)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Any
 
 from lakeward.errors import InvalidRequest
@@ -26,6 +27,10 @@ _TEXT = "VARCHAR"
 """Its length is read and not kept."""
 
 
+MOST_LEVELS = 100
+"""Of types inside of types: what walks through a type calls itself at each level."""
+
+
 def parse_type(text: str) -> DataType:
     """`"DECIMAL(10, 2) NOT NULL"` -> the type. Raises `InvalidRequest` naming the text and what was wrong in it."""
     parser = _Parser(text)
@@ -44,10 +49,11 @@ def parse_fields(text: str) -> tuple[RowField, ...]:
 
 class _Parser:
     def __init__(self, text: str, what: str = "type") -> None:
-        self.text, self.at, self.what = text, 0, what
+        self.text, self.at, self.what, self.levels = text, 0, what, 0
 
     def fail(self, reason: str) -> InvalidRequest:
-        return InvalidRequest(what=f"{self.what} {self.text!r}", reason=f"{reason} at character {self.at}")
+        shown = repr(self.text) if len(self.text) <= 1_000 else reprlib.repr(self.text)
+        return InvalidRequest(what=f"{self.what} {shown}", reason=f"{reason} at character {self.at}")
 
     def peek(self) -> str:
         match = _TOKEN.match(self.text, self.at)
@@ -118,6 +124,9 @@ class _Parser:
 
     def _nested(self, keyword: str) -> DataType:
         self.take("<")
+        self.levels += 1
+        if self.levels > MOST_LEVELS:
+            raise self.fail(f"types are nested up to {MOST_LEVELS} levels deep; one more begins")
         nested_type: DataType
         if keyword == "ARRAY":
             nested_type = ArrayType(element=self.parse())
@@ -128,6 +137,7 @@ class _Parser:
         else:
             nested_type = RowType(fields=self.fields())
         self.take(">")
+        self.levels -= 1
         return nested_type
 
     def fields(self) -> tuple[RowField, ...]:
