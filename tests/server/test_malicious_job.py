@@ -64,7 +64,6 @@ def test_calls_that_a_job_may_not_make(server: ServerProcess) -> None:
         ("POST", routes.REBUILD_LAKE.format(table=TABLE), {}),
         ("POST", routes.BACKUPS, {"target": str(server.data.parent / "stolen")}),
         ("POST", routes.TABLE_ROWS.format(table=TABLE), [{"id": 99}]),
-        ("POST", routes.DATABASES, {"name": "mine"}),
     ):
         with pytest.raises(Forbidden):
             thief.server.ask(method, path, body)
