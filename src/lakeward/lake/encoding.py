@@ -63,8 +63,9 @@ class RowEncoding:
 
 
 def settled(rows: pa.Table, wrong: Callable[[str, int], Exception] | None = None) -> pa.Table:
-    """The rows with no null below a null parent where the type says NOT NULL. `wrong` makes the error for another null
-    there, in a column and row; None: rows that came from files of the lake have no other."""
+    """The rows with no null below a null parent where the type says NOT NULL, and nested arrays that begin where their
+    memory does: pylance's and pypaimon's native writers panic at a part of an array of rows in rows. `wrong` makes the
+    error for another null there, in a column and row; None: rows that came from files of the lake have no other."""
     for i, field in enumerate(rows.schema):
         if not pa.types.is_nested(field.type):
             continue
@@ -72,7 +73,7 @@ def settled(rows: pa.Table, wrong: Callable[[str, int], Exception] | None = None
         for chunk in rows.column(i).chunks:
             if wrong is not None and (row := find_nested_null(chunk)) is not None:
                 raise wrong(field.name, at + row)
-            chunks.append(without_hidden_nulls(chunk))
+            chunks.append(without_hidden_nulls(pa.concat_arrays([chunk]) if chunk.offset else chunk))
             at += len(chunk)
         rows = rows.set_column(i, field, pa.chunked_array(chunks, field.type))
     return rows

@@ -73,13 +73,18 @@ class LakeRound:
     def start(self, bucket: Bucket) -> int:
         return self.stops.get(bucket, self.base.offsets.get(bucket, 0))
 
-    def write(self, bucket: Bucket, stop: int | None = None, *, batches: int = 1, attempt: int = 0) -> LakeRound:
+    def write(
+        self, bucket: Bucket, stop: int | None = None, *, batches: int = 1, attempt: int = 0, sliced: bool = False
+    ) -> LakeRound:
         """Writes the next sub-split of a bucket: from where the last one stopped up to `stop` (default: the log's end),
-        folded where the format takes positions, as changes where it merges by key itself.
+        folded where the format takes positions, as changes where it merges by key itself. `sliced`: the rows are the
+        end of a larger batch in memory.
         """
         start, stop = self.start(bucket), self.log.end(bucket) if stop is None else stop
         fold = Fold(start, stop)
         whole = self.log.batch(bucket, start, stop)
+        if sliced:
+            whole = pa.concat_batches([whole, whole]).slice(whole.num_rows)
         size = max(1, -(-whole.num_rows // batches))
         parts = [whole.slice(at, size) for at in range(0, whole.num_rows, size)]
         for part in parts:

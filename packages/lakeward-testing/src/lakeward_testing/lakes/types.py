@@ -49,6 +49,8 @@ STRICT: dict[str, tuple[str, list[Any]]] = {
 """Types with a NOT NULL below the top, and values of them beside null."""
 
 
+ROW_IN_ROW = {"x": 1, "y": {"z": 0.5, "w": "a"}}
+
 ODD_TEXTS = (
     "",
     "__empty__",
@@ -191,6 +193,26 @@ class TypeContract(LakeSuite):
         if isinstance(lake, SupportsRewrite):
             LakeRewrite(lake=lake, table=log.table).run()
             assert lake_rows(lake, log.table) == expected
+
+    @pytest.mark.parametrize("primary_key", [(), ("id",)], ids=["log", "pk"])
+    def test_a_part_of_a_batch_is_written(self, lake: LakeStorage, primary_key: tuple[str, ...]) -> None:
+        """Arrays that begin in the middle of their memory, as a large batch that is cut has them."""
+        if primary_key and not lake.capabilities.upserts:
+            return
+        nested = {
+            **STRICT,
+            "rows_in_rows": ("ROW<x INT, y ROW<z DOUBLE, w STRING>>", [ROW_IN_ROW, {"x": 2, "y": None}]),
+        }
+        log = self.make_log(
+            lake, columns={"id": "BIGINT NOT NULL", **{n: k for n, (k, _) in nested.items()}}, primary_key=primary_key
+        )
+        rows = [
+            {"id": at, **{n: (values[at] if at < len(values) else None) for n, (_, values) in nested.items()}}
+            for at in range(3)
+        ]
+        (log.upsert if primary_key else log.append)(B0, *rows)
+        LakeRound.plan(lake, log).write(B0, sliced=True).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     def test_a_value_that_does_not_fit_is_named(self, lake: LakeStorage) -> None:
         """It never comes through a client; from a hot store with a fault it might. Not "the lake does not answer"."""
