@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
@@ -30,6 +31,10 @@ class DeltaContract(LakeContract):
 
     def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
         foreign(lake, table).insert([dict(r) for r in rows])
+
+    def foreign_delete(self, lake: LakeStorage, table: TableInfo, id: int) -> bool:
+        foreign(lake, table).delete(pc.field("id") != id)
+        return True
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).clean_log()

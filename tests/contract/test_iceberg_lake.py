@@ -33,6 +33,10 @@ class IcebergContract(LakeContract):
     def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
         foreign(lake, table).append(their_rows(lake, table, rows))
 
+    def foreign_delete(self, lake: LakeStorage, table: TableInfo, id: int) -> bool:
+        foreign(lake, table).delete(f"id = {id}")
+        return True
+
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).expire()
 

@@ -28,6 +28,10 @@ class LanceContract(LakeContract):
     def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
         foreign(lake, table).insert([dict(r) for r in rows])
 
+    def foreign_delete(self, lake: LakeStorage, table: TableInfo, id: int) -> bool:
+        foreign(lake, table).open().delete(f"id = {id}")
+        return True
+
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).clean_up()
 

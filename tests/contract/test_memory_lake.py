@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake
@@ -37,6 +38,10 @@ class TestMemoryLake(LakeContract):
         engine = foreign(lake, table)
         schema = next(iter(engine.rows())).schema
         engine.insert(pa.Table.from_pylist([{**r, "__timestamp": 0, "__bucket": 0} for r in rows], schema=schema))
+
+    def foreign_delete(self, lake: LakeStorage, table: TableInfo, id: int) -> bool:
+        foreign(lake, table).delete(pc.field("id") == id)
+        return True
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).expire()

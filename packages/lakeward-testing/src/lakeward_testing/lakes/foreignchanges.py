@@ -34,6 +34,8 @@ FOREIGN_CHANGES = {
     "append, then expiry": ("insert", "expire"),
     "append twice": ("insert", "insert"),
     "append of a row under an address of ours, then a rewrite": ("copy", "rewrite"),
+    "overwrite of a row of ours": ("delete", "copy"),
+    "delete of a row of ours, and an append": ("delete", "insert"),
 }
 STOPS = (ForeignRowsFound, LakeHistoryGone, LakeRolledBack)
 """How rounds stop; not the first way where another engine has removed the history since our newest commit."""
@@ -112,9 +114,10 @@ class ForeignChangeContract(LakeSuite):
         return play
 
     def change(self, lake: LakeStorage, log: ScriptedLog, *kinds: str) -> None:
-        does: dict[str, Callable[[], None]] = {
+        does: dict[str, Callable[[], object]] = {
             "insert": lambda: self.foreign_insert(lake, log.table, [THEIRS]),
             "copy": lambda: self.foreign_insert(lake, log.table, [COPY]),
+            "delete": lambda: self.foreign_delete(lake, log.table, 1),
             "touch": lambda: self.foreign_commit(lake, log.table),
             "rewrite": lambda: self.foreign_rewrite(lake, log.table),
             "expire": lambda: self.foreign_expire(lake, log.table),
@@ -155,6 +158,23 @@ class ForeignChangeContract(LakeSuite):
         self.change(lake, play.log, "rewrite")
         getattr(play, commit)()
         play.round()
+        assert lake_rows(lake, play.log.table) == play.log.expected(play.log.ends())
+
+    @needs("upserts", "rewrites")
+    @pytest.mark.parametrize("commit", COMMITS)
+    def test_a_row_that_another_engine_deleted_stays_deleted_until_it_is_written_again(
+        self, lake: LakeStorage, commit: str
+    ) -> None:
+        play = self.play(lake)
+        if not self.foreign_delete(lake, play.log.table, 11):
+            return
+        for _ in range(2):
+            getattr(play, commit)()
+        play.round()
+        rows = play.log.expected(play.log.ends())
+        assert lake_rows(lake, play.log.table) == [r for r in rows if r[2]["id"] != 11]
+        play.log.upsert(B1, row(11, "again"))
+        LakeRound.plan(lake, play.log).run()
         assert lake_rows(lake, play.log.table) == play.log.expected(play.log.ends())
 
     @needs("upserts", "rewrites")

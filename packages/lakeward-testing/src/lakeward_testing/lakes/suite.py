@@ -68,6 +68,10 @@ class LakeSuite:
         """Another engine inserts rows into bucket 0 of a table without partitions; each says its `__offset`."""
         raise NotImplementedError
 
+    def foreign_delete(self, lake: LakeStorage, table: TableInfo, id: int) -> bool:
+        """Another engine deletes the rows with this id. False, the default: no engine at hand deletes from this format."""
+        return False
+
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         """Another engine expires every snapshot but main's head and what a tag keeps."""
         raise NotImplementedError
