@@ -143,7 +143,12 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     assert (call.code, "shop.orders" in call.out) == (0, True)
     assert call.json("verify", "shop.orders", "--deep")[0]["holds"]
     assert call("maintain", "shop.orders") == "shop.orders: 1 data file, nothing to rewrite\n"
-    assert call.json("maintain", "shop.orders", "--explain") == {"table": "shop.orders", "files": 1, "groups": []}
+    assert call.json("maintain", "shop.orders", "--explain") == {
+        "table": "shop.orders",
+        "files": 1,
+        "unplaced_files": 0,
+        "groups": [],
+    }
     assert call.json("maintain", "shop.orders", "--now")["path"] == "shop.orders"
     call("maintain", "shop.orders", "--off")
     shown = call.json("table", "show", "shop.orders")["descriptor"]["properties"]

@@ -103,12 +103,16 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side
     lake = load_lake(name, lake_options)
     plan = load_compaction(table, lake, TieringOptions.from_config(resolve()), SystemClock()).plan
     if as_json:
-        print_json({"table": str(path), "files": plan.files, "groups": describe_compaction(plan)})
+        groups = describe_compaction(plan)
+        print_json({"table": str(path), "files": plan.files, "unplaced_files": plan.unplaced, "groups": groups})
     else:
         _print_plan(label, plan)
 
 
 def _print_plan(label: str, plan: CompactionPlan) -> None:
+    if plan.unplaced:
+        files = counted(plan.unplaced, "data file")
+        print(f"{label}: {files} of another engine without a recorded bucket; Lakeward leaves them to that engine")
     if not plan.groups:
         print(f"{label}: {counted(plan.files, 'data file')}, nothing to rewrite")
         return

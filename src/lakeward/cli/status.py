@@ -104,7 +104,7 @@ def jobs(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = Non
             j["name"],
             j.get("state") or ("live" if j["live"] else "silent"),
             j["pool"],
-            j["slots"],
+            "-" if j["slots"] is None else j["slots"],
             ", ".join(j["working_on"]) or "-",
             moment(j["last_beat_at_ms"]),
         )

@@ -88,7 +88,11 @@ def view(body: dict[str, Any], rows: int) -> Group:
     for j in body["jobs"]:
         state = "live" if j["live"] else "silent"
         jobs.add_row(
-            escape(j["name"]), state, str(j["slots"]), escape(", ".join(j["working_on"])), moment(j["last_beat_at_ms"])
+            escape(j["name"]),
+            state,
+            str("-" if j["slots"] is None else j["slots"]),
+            escape(", ".join(j["working_on"])),
+            moment(j["last_beat_at_ms"]),
         )
     more = f"{counted(len(body['tables']), 'table')}, {moment(body['now_ms'])} UTC"
     return Group(tiles, "", more, tables, "", jobs)

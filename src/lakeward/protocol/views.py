@@ -104,7 +104,9 @@ class JobStatus:
     name: JobName
     instance: InstanceId
     pool: str
-    slots: int
+    slots: int | None
+    """None: not known, as of a job that another process runs on a Fluss cluster."""
+
     live: bool
     last_beat_at_ms: int
     host: str = ""

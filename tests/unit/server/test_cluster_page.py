@@ -114,7 +114,7 @@ def test_a_job_whose_tables_are_all_late_counts_as_gone() -> None:
     own = JobStatus(name=JobName("own"), instance=InstanceId(""), pool="", slots=4, live=True, last_beat_at_ms=1)
     tables = [seen(job="flink", state=LATE), seen(job="flink"), seen(job="dead", state=LATE), seen(job="own")]
     jobs = show_jobs([*tables, seen(job=None)], [own])
-    assert [(j.name, j.live) for j in jobs] == [("own", True), ("dead", False), ("flink", True)]
+    assert [(j.name, j.live, j.slots) for j in jobs] == [("own", True, 4), ("dead", False, None), ("flink", True, None)]
 
 
 @pytest.mark.parametrize(

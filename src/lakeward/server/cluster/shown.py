@@ -88,7 +88,7 @@ def _job(name: str, tables: Sequence[TableLook]) -> JobStatus:
         name=JobName(name),
         instance=InstanceId(""),
         pool="default",
-        slots=1,
+        slots=None,
         live=any(t.view.state != LATE for t in tables),
         last_beat_at_ms=max(t.view.last_commit_at_ms or 0 for t in tables),
     )

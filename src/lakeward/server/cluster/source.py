@@ -111,7 +111,7 @@ class ClusterSource(PageSource):
                 "runningTablesCount": sum(t.state is TableState.TIERING for t in tables),
                 "lakeTableCount": len(tables),
                 "jobsLive": sum(j.live for j in jobs),
-                "slots": sum(j.slots for j in jobs if j.live),
+                "slots": sum(j.slots or 0 for j in jobs if j.live),
             },
         )
 

@@ -174,7 +174,7 @@ def _fresh(seen: Overview, tiered: Sequence[TableStatus]) -> Tile:
 
 def _queue(seen: Overview) -> Tile:
     depth = seen.queue[-1][1] if seen.queue else 0
-    slots = sum(j.slots for j in _heard(seen))
+    slots, is_known = sum(j.slots or 1 for j in _heard(seen)), all(j.slots is not None for j in _heard(seen))
     trend = _trend(seen.queue)
     ok = depth <= max(1, slots) or trend < 0
     advice = ""
@@ -187,7 +187,9 @@ def _queue(seen: Overview) -> Tile:
         name="Queue depth",
         figure=f"{depth} {_arrow(trend)}",
         ok=ok,
-        rule=f"not above the {slots} slots there are, or falling",
+        rule=f"not above the {slots} slots there are, or falling"
+        if is_known
+        else "not above the number of jobs, whose slots are not known, or falling",
         advice=advice,
         page="#/jobs",
     )

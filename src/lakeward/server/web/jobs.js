@@ -45,7 +45,7 @@ export function jobsPage() {
       const rows = overview.jobs.map((j) => `<tr class="${j.live ? "" : "sick"}">
         <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>
         <td><span class="state ${j.state === "silent" || j.state === "never seen" ? "failed" : ""}">${text(j.state)}</span></td>
-        <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots}</td><td class="num" data-label="Memory">${bytes(j.memory_bytes)}</td><td class="wide now">${progress(j)}</td>
+        <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots ?? "-"}</td><td class="num" data-label="Memory">${bytes(j.memory_bytes)}</td><td class="wide now">${progress(j)}</td>
         <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>${lastError(j, overview)}`).join("");
       const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th class="num">Memory</th><th>Now</th><th>Last heartbeat (UTC)</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
         : '<p class="empty">No job has registered. Start one with <span class="mono">lakeward tier</span>.</p>';

@@ -109,11 +109,13 @@ class PlannedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPlan:
-    """Groups, the most worthwhile first; `most_files`: of any bucket."""
+    """Groups, the most worthwhile first; `most_files`: of any bucket; `unplaced`: files that do not record their
+    bucket, which are left to the engine that wrote them."""
 
     groups: tuple[PlannedGroup, ...] = ()
     files: int = 0
     most_files: int = 0
+    unplaced: int = 0
 
     @property
     def saved_files(self) -> int:
@@ -141,22 +143,27 @@ def plan_compaction(
     """`files` are those of one snapshot, `deleted` the deleted rows of those (by path) whose deletes do not tell. Files
     that tell no bucket (others wrote them under another spec) are left."""
     deleted_rows = deleted or {}
-    buckets: dict[Bucket, list[LakeFile]] = defaultdict(list)
+    buckets, unplaced = defaultdict[Bucket, list[LakeFile]](list), 0
     for file in files:
-        if file.bucket is not None:
+        if file.bucket is None:
+            unplaced += 1
+        else:
             buckets[file.bucket].append(file)
     sized = {bucket: _sized(bucket_files, deleted_rows, policy) for bucket, bucket_files in buckets.items()}
     groups = [g for bucket, bucket_files in sized.items() for g in _plan_bucket(bucket, bucket_files, policy)]
     groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     sizes = [len(bucket_files) for bucket_files in buckets.values()]
-    return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0))
+    return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0), unplaced=unplaced)
 
 
 def join_plans(plans: Sequence[CompactionPlan]) -> CompactionPlan:
     """Joins plans of files that are not merged with each other."""
     groups = sorted((g for p in plans for g in p.groups), key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     return CompactionPlan(
-        groups=tuple(groups), files=sum(p.files for p in plans), most_files=sum(p.most_files for p in plans)
+        groups=tuple(groups),
+        files=sum(p.files for p in plans),
+        most_files=sum(p.most_files for p in plans),
+        unplaced=sum(p.unplaced for p in plans),
     )
 
 

@@ -180,6 +180,7 @@ def test_files_without_a_bucket_are_left_and_those_without_offsets_only_purged()
     unsorted = [replace(file(n, 5), offsets=None) for n in range(8)]
     worn = replace(file(90, 5, deletes=(positions(5),)), offsets=None)
     assert names(foreign) == []
+    assert (plan_compaction(foreign, POLICY).files, plan_compaction(foreign, POLICY).unplaced) == (0, 8)
     assert names(unsorted) == []
     assert names([worn]) == [(Why.PURGE, ["0/90"])]
 

@@ -69,7 +69,7 @@ class LakeSuite:
         raise NotImplementedError
 
     def foreign_delete(self, lake: LakeStorage, table: TableInfo, id: int) -> bool:
-        """Another engine deletes the rows with this id. False, the default: no engine at hand deletes from this format."""
+        """Another engine deletes the rows with this id. False, the default: no engine at hand does."""
         return False
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:

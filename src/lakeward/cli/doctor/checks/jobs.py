@@ -80,7 +80,7 @@ def _versions(facts: Facts, live: list[JobStatus]) -> Iterator[Diagnosis]:
 def check_pools(facts: Facts) -> Iterator[Diagnosis]:
     for pool in sorted({t.pool for t in facts.tiered}):
         tables = [t for t in facts.tiered if t.pool == pool and t.last_duration_ms]
-        slots = sum(j.slots for j in facts.status.jobs if j.live and j.pool == pool)
+        slots = sum(j.slots or 0 for j in facts.status.jobs if j.live and j.pool == pool)
         if len(tables) < 2 or slots != 1:
             continue
         slow = max(tables, key=lambda t: t.last_duration_ms or 0)
