@@ -20,7 +20,7 @@ from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, Column, StringType
+from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, Column, StringType, TablePath
 from lakeward.spi import SupportsSnapshotNames
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
@@ -57,8 +57,10 @@ class JavaPaimon:
         self._classpath, self._warehouse = os.pathsep.join([str(jar), *beside]), warehouse
 
     def __call__(self, deed: str, log: ScriptedLog, *more: str) -> list[str]:
+        return self.run(deed, log.table.path, *more)
+
+    def run(self, deed: str, path: TablePath, *more: str) -> list[str]:
         source = Path(__file__).with_name("JavaPaimon.java")
-        path = log.table.path
         opened = [f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.nio", "sun.nio.ch")]
         command = [str(load_java().home / "bin" / "java"), *opened, "-cp", self._classpath, str(source)]
         command += [f"file:{self._warehouse}", deed, path.database, path.table, *more]

@@ -5,20 +5,42 @@ between our commits as their users do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
+from subprocess import TimeoutExpired
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
+from pypaimon import CatalogFactory, Schema
 
+from lakeward.model import TablePath
+from lakeward_testing.oracle.columns import Alteration, AlterationKind
 from lakeward_testing.oracle.engines.base import FAR, Effect, Engines, Target, some_keys
 from tests.interop.javaiceberg import JavaIceberg
+from tests.interop.test_paimon_java import JavaPaimon
 
 NUMBERS = count(1)
+SPARK_TYPES = (
+    (r"TIMESTAMP\(6\)", "TIMESTAMP_NTZ"),
+    (r"TIMESTAMP_LTZ\(6\)", "TIMESTAMP"),
+    (r"\b(TINYINT|SMALLINT)\b", "INT"),
+    (r"CHAR\(\d+\)", "STRING"),
+    (r"\bBYTES\b", "BINARY"),
+    (r"\bROW<", "STRUCT<"),
+    (r"MAP<STRING NOT NULL", "MAP<STRING"),
+)
 SOME = "{number} % 3 = {third}"
+
+
+def _spark_type(kind: str) -> str:
+    """A column type as Spark's ALTER TABLE spells it."""
+    for ours, spark in SPARK_TYPES:
+        kind = re.sub(ours, spark, kind)
+    return kind
 
 
 class SparkFailed(Exception):
@@ -106,7 +128,18 @@ def add_java_iceberg(engines: Engines, java: JavaIceberg, folder: Path) -> None:
             raise SparkFailed("no older snapshot")
         sql(java, f"CALL {name}.system.rollback_to_snapshot('{target.path}', {chance.choice(older)})")
 
+    def alter(target: Target, change: Alteration) -> None:
+        column = f"{change.column} {'TYPE ' if change.kind is AlterationKind.WIDEN else ''}{_spark_type(change.new)}"
+        clause = {
+            AlterationKind.ADD: f"ADD COLUMN {column}",
+            AlterationKind.RENAME: f"RENAME COLUMN {change.column} TO {change.new}",
+            AlterationKind.DROP: f"DROP COLUMN {change.column}",
+            AlterationKind.WIDEN: f"ALTER COLUMN {column}",
+        }[change.kind]
+        sql(java, f"ALTER TABLE {name}.{target.path} {clause}")
+
     engines.no_types = (*engines.no_types, "TIME(")
+    engines.alters["Spark"] = alter
     engines.read["Java Iceberg"] = read
     SparkDeeds(java, engines, lambda path: f"{name}.{path}", "Java Iceberg")
     engines.add(
@@ -119,6 +152,35 @@ def add_java_iceberg(engines: Engines, java: JavaIceberg, folder: Path) -> None:
         Java_expires=call("expire_snapshots", older_than="TIMESTAMP '2100-01-01 00:00:00'", retain_last="1"),
     )
     engines.add(Effect.ROLLS_BACK, Java_rolls_back=roll_back)
+
+
+def add_java_paimon(engines: Engines, jar: Path) -> None:
+    """A process for each call. Rows come by way of a second table, into which Java copies what it reads."""
+    java, catalog = JavaPaimon(jar, engines.warehouse), CatalogFactory.create({"warehouse": str(engines.warehouse)})
+    native = engines.read["pypaimon, native reader"]
+
+    def read(path: str) -> pa.Table:
+        there = TablePath(*path.split("."))
+        copied = f"copy{next(NUMBERS)}"
+        fields = catalog.get_table(path).fields
+        catalog.create_table(f"{there.database}.{copied}", Schema(fields=fields, options={"bucket": "-1"}), False)
+        run("copy", path, copied)
+        return native(f"{there.database}.{copied}")
+
+    def run(deed: str, path: str, *more: str) -> None:
+        try:
+            java.run(deed, TablePath(*path.split(".")), *more)
+        except (AssertionError, TimeoutExpired) as error:
+            raise SparkFailed(str(error)[-300:]) from error
+
+    engines.hurt = (*engines.hurt, SparkFailed)
+    engines.read["Java Paimon"] = read
+    engines.add(
+        Effect.KEEPS,
+        Java_Paimon_compacts=lambda t, _: run("compact", t.path),
+        Java_Paimon_merges=lambda t, _: run("merge", t.path),
+        Java_Paimon_expires=lambda t, _: run("expire", t.path),
+    )
 
 
 def add_delta_spark(engines: Engines, java: JavaIceberg, folder: Path) -> None:

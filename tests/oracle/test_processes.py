@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.config.cache import cache_folder
 from lakeward_testing.oracle.engines.base import Engines
 from lakeward_testing.oracle.run import OracleOptions, OracleReport, run_oracle
 from tests.interop.javaiceberg import start_delta, start_java
-from tests.oracle.jvm import add_delta_spark, add_java_iceberg
+from tests.interop.test_paimon_java import LIMIT_S, PARENTS, VERSIONS
+from tests.kit.fluss.jars import load_jars
+from tests.oracle.jvm import add_delta_spark, add_java_iceberg, add_java_paimon
 
 FORMATS = ("iceberg", "paimon", "delta", "lance", "hudi")
 
@@ -53,3 +56,11 @@ def test_delta_spark_reads_and_changes_tables(tmp_path: Path, pytestconfig: pyte
         options = OracleOptions(seed=pytestconfig.getoption("oracle_seed"), seconds=300, format="delta")
         report = play(tmp_path / "lab", options, lambda engines: add_delta_spark(engines, java, tmp_path))
     assert report.readers["delta-spark"] > 0
+
+
+@pytest.mark.soak
+def test_java_paimon_reads_and_changes_tables(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    (jar,) = load_jars(VERSIONS[:1], cache_folder() / "java-paimon", LIMIT_S, PARENTS)
+    options = OracleOptions(seed=pytestconfig.getoption("oracle_seed"), seconds=300, format="paimon")
+    report = play(tmp_path / "lab", options, lambda engines: add_java_paimon(engines, jar))
+    assert report.readers["Java Paimon"] > 0

@@ -51,6 +51,9 @@ LENGTH = 24
 SETTLE_S = 240.0
 """As long as a busy machine may take until the lake has everything, after faults."""
 
+PANIC = "PanicException"
+"""A fault inside a library that is written in Rust: no `Exception`, and not importable by its name."""
+
 TRIES = 6
 """A file that a reader opens may have expired meanwhile: it begins again, as its user would."""
 
@@ -274,7 +277,9 @@ class Play:
         for deed in chance.sample(possible, len(possible)) if len(self.tables.expected(path)) else ():
             try:
                 keys = deed.act(target, chance)
-            except self._engines.hurt as error:
+            except BaseException as error:
+                if not isinstance(error, self._engines.hurt) and type(error).__name__ != PANIC:
+                    raise
                 self._note(f"{deed.name}, {path}: did not come to pass ({str(error)[:120]})")
                 continue
             self._note(f"{deed.name}, {path}")
