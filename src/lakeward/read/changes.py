@@ -147,7 +147,7 @@ def _find_pair(rows: StreamRows, since: Point, until: Point, lease: HeldLease, l
         loaded = lake.load_snapshot(snapshot_id)
         assert loaded is not None, "it was named"
         snapshots.append(loaded)
-    return SnapshotPair(lake, *snapshots)
+    return SnapshotPair(lake, rows.table, *snapshots)
 
 
 def plan_ranges(

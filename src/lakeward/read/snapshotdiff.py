@@ -25,7 +25,9 @@ from lakeward.model import (
     OffsetMap,
     OffsetSet,
     SnapshotId,
+    TableInfo,
 )
+from lakeward.read.tail import scan_bucket
 from lakeward.spi import LakeReader, LakeSnapshot
 
 _ORDER = "__order"
@@ -34,6 +36,7 @@ _ORDER = "__order"
 @dataclass(frozen=True)
 class SnapshotPair:
     lake: LakeReader
+    table: TableInfo
     base: LakeSnapshot
     head: LakeSnapshot
 
@@ -59,7 +62,7 @@ class SnapshotPair:
     def _scan(
         self, snapshot: SnapshotId, bucket: Bucket, names: Sequence[str], filter: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return self.lake.scan(snapshot, columns=list(names), filter=filter, buckets=[bucket])
+        return scan_bucket(self.lake, self.table, snapshot, bucket, list(names), filter)
 
 
 def diff_rows(gone: pa.Table, added: pa.Table, key: Sequence[str], end: int, at_ms: int) -> pa.Table:

@@ -40,6 +40,7 @@ from lakeward.model import (
     to_arrow_schema,
 )
 from lakeward.read.prune import partition_facts
+from lakeward.read.tail import scan_bucket
 from lakeward.read.unionrows import append_bucket
 from lakeward.spi import (
     PROCESS_PLUGINS,
@@ -187,9 +188,8 @@ class StreamRows:
         head = self.history.load_snapshot(self.snapshot_id)
         if head is None:
             return offset
-        older = self.history.scan(
-            head.snapshot_id, columns=[OFFSET, TIMESTAMP], filter=pc.field(TIMESTAMP) >= moment, buckets=[bucket]
-        )
+        later = pc.field(TIMESTAMP) >= moment
+        older = scan_bucket(self.history, self.table, head.snapshot_id, bucket, [OFFSET, TIMESTAMP], later)
         return min((int(pc.min(b.column(0)).as_py()) for b in older if b.num_rows), default=offset)
 
     def range(self, bucket: Bucket, wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -8,11 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.keyed import rows_not_in
-from lakeward.model import BUCKET, OFFSET, Bucket, OffsetRange, OffsetSet, PartitionKey, TableInfo, partition_values
-from lakeward.spi import HotStore
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    Bucket,
+    OffsetRange,
+    OffsetSet,
+    PartitionKey,
+    SnapshotId,
+    TableInfo,
+    partition_values,
+)
+from lakeward.spi import HotStore, LakeReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +105,23 @@ def rows_of(batch: pa.RecordBatch, bucket: Bucket, keys: Sequence[PartitionKey])
     for key, text in zip(keys, partition_values(bucket.partition), strict=True):
         own &= key.is_in(text, batch.column(key.column))
     return own
+
+
+def scan_bucket(
+    lake: LakeReader,
+    table: TableInfo,
+    snapshot_id: SnapshotId,
+    bucket: Bucket,
+    columns: Sequence[str],
+    filter: pc.Expression | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one bucket in a lake snapshot, in no order: also of files that do not record their bucket, as another
+    engine merges them from files of several. Their rows are assigned by `__bucket` and partition columns."""
+    yield from lake.scan(snapshot_id, columns=columns, filter=filter, buckets=[bucket])
+    keys = table.descriptor.partitioning
+    scanned = list(dict.fromkeys((*columns, BUCKET, *(key.column for key in keys))))
+    for _, batch in lake.scan_buckets(snapshot_id, columns=scanned, filter=filter, buckets=[None]):
+        yield batch.filter(pa.array(rows_of(batch, bucket, keys), pa.bool_())).select(list(columns))
 
 
 def _without_keys(batch: pa.RecordBatch, keys: pa.Table, key: Sequence[str]) -> pa.RecordBatch:

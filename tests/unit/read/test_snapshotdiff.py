@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 
 from lakeward.changelog.keyed import pair_rows, rows_not_in
+from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model import OFFSET, TIMESTAMP, TIMESTAMP_COLUMN_TYPE
-from lakeward.read.snapshotdiff import diff_rows
+from lakeward.read.snapshotdiff import SnapshotPair, diff_rows
+from lakeward_testing.lakes import LakeRound
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from tests.contract.test_lance_lake import foreign
 
 
 def rows(*numbers: tuple[int, int], tags: list[str]) -> pa.Table:
@@ -43,3 +49,27 @@ def test_keys_of_two_types_are_the_same_and_order_stays() -> None:
     assert rows_not_in(left, right, ["id"]).tolist() == [0, 2]
     pairs = sorted(zip(*(n.tolist() for n in pair_rows(left, right, ["id"])), strict=True))
     assert pairs == [(1, 0), (3, 0)]
+
+
+def test_files_that_another_engine_merged_from_several_buckets_hide_no_row(tmp_path: Path) -> None:
+    lake = LanceLakeStorage(str(tmp_path))
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    log.upsert(B0, row(1), row(2))
+    log.upsert(B1, row(11), row(12))
+    base = LakeRound.plan(lake, log).run()
+    log.upsert(B0, row(2, "new"), row(3))
+    log.delete(B1, row(12))
+    head = LakeRound.plan(lake, log).run()
+    reader = lake.open_reader(log.table)
+    pair = SnapshotPair(reader, log.table, base, head)
+    expected = [pair.changes(bucket, ["id", "name"], ["id"]) for bucket in (B0, B1)]
+    foreign(lake, log.table).compact()
+    merged = reader.load_snapshot()
+    assert merged is not None
+    assert merged.snapshot_id != head.snapshot_id
+    again = SnapshotPair(reader, log.table, base, replace(head, snapshot_id=merged.snapshot_id))
+    for bucket, changes in zip((B0, B1), expected, strict=True):
+        assert changes is not None
+        told = again.changes(bucket, ["id", "name"], ["id"])
+        assert told is not None
+        assert told.to_pylist() == changes.to_pylist()

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, LakeMismatch, LakewardError
-from lakeward.model import BUCKET, OFFSET, Bucket, Content
-from lakeward.read.tail import rows_of
+from lakeward.model import OFFSET, Bucket, Content
+from lakeward.read.tail import scan_bucket
 from lakeward.spi import LakeReader, LakeSnapshot
 
 
@@ -63,14 +62,9 @@ class NewerRows:
     def _scan(
         self, side: LakeSide, reader: LakeReader, snapshot: LakeSnapshot, bucket: Bucket, *, key_only: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of files that do not record their bucket are assigned by their columns."""
         descriptor = side.info.descriptor
         columns = [*(descriptor.primary_key if key_only else descriptor.schema.names), OFFSET]
-        keys = descriptor.partitioning
-        at = snapshot.snapshot_id
-        yield from (batch for _, batch in reader.scan_buckets(at, columns=columns, buckets=[bucket]))
-        for _, batch in reader.scan_buckets(at, columns=[*columns, BUCKET], buckets=[None]):
-            yield batch.filter(pa.array(np.asarray(rows_of(batch, bucket, keys)))).select(columns)
+        return scan_bucket(reader, side.info, snapshot.snapshot_id, bucket, columns)
 
 
 def _why(error: Exception) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from lakeward.model import (
     Split,
     fault_point,
 )
+from lakeward.read.tail import scan_bucket
 from lakeward.spi import (
     NO_ROWS,
     DeleteEncoding,
@@ -212,7 +213,7 @@ class SplitWriter:
         """
         if head is not None:
             key = list(self._order.table.descriptor.primary_key)
-            for batch in self._lake.open_reader(self._order.table).scan(head, columns=key, buckets=[split.bucket]):
+            for batch in self._scan_lake(head, split.bucket, key):
                 self._signal.check()
                 self._delete_keys(batch)
         read = [0]
@@ -228,7 +229,7 @@ class SplitWriter:
             key = self._order.table.descriptor.primary_key
             needed = [c.name for c in self._order.table.schema.columns if c.name not in key and not c.type.nullable]
             names = [*key, *needed, OFFSET, TIMESTAMP]
-            for batch in self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[split.bucket]):
+            for batch in self._scan_lake(head, split.bucket, names):
                 self._signal.check()
                 self._hand_over(with_change(batch, ChangeType.DELETE))
         read = [0]
@@ -249,9 +250,12 @@ class SplitWriter:
                 yield batch
 
     def _lake_rows(self, bucket: Bucket, head: SnapshotId) -> Iterator[pa.RecordBatch]:
-        names = [*self._order.table.schema.names, OFFSET]
-        rows = self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[bucket])
+        rows = self._scan_lake(head, bucket, [*self._order.table.schema.names, OFFSET])
         return sort_by_offset(self._checked(rows, [0]))
+
+    def _scan_lake(self, head: SnapshotId, bucket: Bucket, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        table = self._order.table
+        return scan_bucket(self._lake.open_reader(table).pinned(), table, head, bucket, names)
 
     # ---- the lake's side -----------------------------------------------------------------------------------------
     def _delete_keys(self, keys: pa.RecordBatch) -> None:
