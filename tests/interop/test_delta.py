@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
-from lakeward.model import Bucket, Column, SnapshotId, parse_type
+from lakeward.model import Bucket, Column, ColumnChanges, SnapshotId, change_columns, parse_type
 from lakeward_testing.lakes import LakeRound, lake_rows
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
@@ -113,6 +113,62 @@ def test_partitions_types_and_an_added_column_are_read(lake: DeltaLakeStorage, r
     ]
     few = reader(root_of(lake, log), None, "SELECT id FROM t WHERE day = DATE '2024-02-29' AND id > 1")
     assert few == [(2,)]
+
+
+def changed_columns(lake: DeltaLakeStorage, *, widen: bool) -> tuple[ScriptedLog, Rows]:
+    """A table with rows before and after its columns changed, and what its readers must see: names are swapped, one
+    column goes and comes back as another, one is between."""
+    log = LakeSuite().make_log(
+        lake, columns={**COLUMNS, "n": "INT", "note": "STRING", "d": "DATE"}, primary_key=("id",)
+    )
+    log.upsert(B0, row(1, n=5, note="old", d=date(1, 1, 1)), row(2, n=6, note="old"))
+    LakeRound.plan(lake, log).run()
+    changes = ColumnChanges(
+        rename={"name": "title", "id": "key"},
+        drop=("note",),
+        add=(Column(name="note", type=parse_type("BIGINT")), Column(name="name", type=parse_type("STRING"))),
+        widen={"n": parse_type("BIGINT"), "d": parse_type("TIMESTAMP(6)")} if widen else {},
+        after={"note": "key"},
+    )
+    after = change_columns(log.table, changes)
+    lake.catalog().check_evolve(log.table, after)
+    lake.catalog().evolve(log.table, after)
+    lake.catalog().evolve(log.table, after)
+    big = 2**40 if widen else 7
+    old, late = (datetime(1, 1, 1), datetime(9999, 12, 31, 1)) if widen else (date(1, 1, 1), date(9999, 12, 31))
+    changed = ScriptedLog(after)
+    changed.skip(B1, log.end(B1) + 10)
+    changed.upsert(B1, {"key": 3, "title": "new", "amount": Decimal(1), "n": big, "note": 1, "name": "x", "d": late})
+    changed._ends[B0] = log.end(B0)
+    LakeRound.plan(lake, changed).run()
+    wanted = [(1, None, "row 1", 5, None, old), (2, None, "row 2", 6, None, None), (3, 1, "new", big, "x", late)]
+    return changed, wanted
+
+
+CHANGED = "SELECT key, note, title, n, name, d FROM t ORDER BY 1"
+
+
+@READERS
+def test_renamed_dropped_and_added_columns_are_read_by_their_ids(lake: DeltaLakeStorage, reader: Reader) -> None:
+    log, wanted = changed_columns(lake, widen=False)
+    assert reader(root_of(lake, log), None, CHANGED) == wanted
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert reader(root_of(lake, log), None, CHANGED) == wanted
+    assert reader(root_of(lake, log), None, "SELECT title FROM t WHERE key = 3 AND note = 1") == [("new",)]
+
+
+def test_a_wider_column_is_read_by_duckdb_and_refused_by_delta_rs(lake: DeltaLakeStorage) -> None:
+    """Never wrong values: a reader that does not know type widening says so."""
+    log, wanted = changed_columns(lake, widen=True)
+    assert duck(root_of(lake, log), None, CHANGED) == wanted
+    with pytest.raises(Exception, match="TypeWidening"):
+        delta_rs(root_of(lake, log), None, CHANGED)
+
+
+def test_readers_that_do_not_know_column_mapping_refuse_the_table(lake: DeltaLakeStorage) -> None:
+    log, _ = changed_columns(lake, widen=False)
+    with pytest.raises(Exception, match="columnMapping"):
+        DeltaTable(root_of(lake, log)).to_pyarrow_table()
 
 
 def test_a_log_table_asks_nothing_new_of_its_readers(lake: DeltaLakeStorage) -> None:

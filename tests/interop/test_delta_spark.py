@@ -18,6 +18,7 @@ from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward_testing.scripted_log import ScriptedLog
 from tests.interop.javaiceberg import JavaIceberg, start_delta
+from tests.interop.test_delta import changed_columns
 
 pytestmark = pytest.mark.soak
 
@@ -174,3 +175,13 @@ def test_a_vacuum_leaves_a_round_under_way_and_what_readers_hold(lake: DeltaLake
     under_way.commit()
     yard.check()
     assert {version: yard.ours(version) for version in before} == before
+
+
+@pytest.mark.parametrize("widen", [False, True])
+def test_it_reads_columns_that_changed(lake: DeltaLakeStorage, engine: JavaIceberg, widen: bool) -> None:
+    log, wanted = changed_columns(lake, widen=widen)
+    name = f"delta.`{lake.log(log.table.path).root}`"
+    query = f"SELECT key, note, title, n, name, d FROM {name} ORDER BY key"
+    assert [tuple(r.values()) for r in engine.sql(query)] == wanted
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert [tuple(r.values()) for r in engine.sql(query)] == wanted

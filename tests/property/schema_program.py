@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from lakeward_testing.faults import Faults
 from tests.kit.inprocess import InProcessLakeward
 
 LOG, PK = "db.events", "db.state"
-KINDS = ("INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(6, 2)", "STRING")
-WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE", "DECIMAL(6, 2)": "DECIMAL(9, 2)"}
-BETWEEN = "alter.between-lake-and-hot"
+KINDS = ("INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(6, 2)", "STRING", "DATE")
+WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE", "DECIMAL(6, 2)": "DECIMAL(9, 2)", "DATE": "TIMESTAMP(3)"}
+CRASHES = ("alter.between-lake-and-hot", "alter.before-finish")
 KEY_ID = 1
 
 
@@ -51,9 +52,22 @@ class Model:
         for row in sent:
             self.by_key.setdefault(row[KEY_ID], {}).update({i: v for i, v in row.items() if i in self.now.schema.by_id})
 
+    def change_to(self, after: TableInfo) -> None:
+        dropped = self.now.schema.by_id.keys() - after.schema.by_id.keys()
+        self.schemas.append(after)
+        for row in (*self.rows, *self.by_key.values()):
+            for column_id in dropped:
+                row.pop(column_id, None)
+
     def shown(self) -> Counter[tuple[Any, ...]]:
         rows = self.by_key.values() if self.now.is_pk else self.rows
-        return Counter(tuple(row.get(c.column_id) for c in self.now.schema.columns) for row in rows)
+        return Counter(tuple(_as_now(row.get(c.column_id), c) for c in self.now.schema.columns) for row in rows)
+
+
+def _as_now(value: Any, column: Column) -> Any:
+    """A date of a column that is a timestamp by now."""
+    is_wider = column.type.keyword == "TIMESTAMP" and value is not None and not isinstance(value, datetime)
+    return datetime.combine(value, time()) if is_wider else value
 
 
 class SchemaProgram:
@@ -123,12 +137,17 @@ class SchemaProgram:
         self._land(path, self._change(path))
 
     def crash(self, path: str) -> None:
-        """Between lake and hot store; rounds, reads and writers go on. Then the same call again, or another."""
+        """Between lake and hot store, or after both; rounds, reads and writers go on. Then the same call again, or
+        another."""
         change = self._change(path)
         with Faults() as faults:
-            faults.arm(BETWEEN, error=Crash)
+            faults.arm(self.random.choice(CRASHES), error=Crash)
             with suppress(Crash, InvalidAlter, LakeMismatch):
                 self.world.federation.alter(TablePath.parse(path), change)
+        stored = self.world.store.load_table(TablePath.parse(path))
+        if stored != self.models[path].now:
+            self.models[path].change_to(stored)
+            change = self._change(path)
         if self.random.random() < 0.3:
             self.world.restart()
             self.world.coordinator.read_lakes()
@@ -146,13 +165,8 @@ class SchemaProgram:
             self.trace.append(f"refused: {error}")
             assert self.world.store.load_table(TablePath.parse(path)) == self.models[path].now
             return
-        model = self.models[path]
         self.trace.append(f"{change} -> {[(c.column_id, c.name, c.type.sql) for c in after.schema.columns]}")
-        dropped = model.now.schema.by_id.keys() - after.schema.by_id.keys()
-        model.schemas.append(after)
-        for row in (*model.rows, *model.by_key.values()):
-            for column_id in dropped:
-                row.pop(column_id, None)
+        self.models[path].change_to(after)
 
     def _change(self, path: str) -> AlterTable:
         schema = self.models[path].now.schema
@@ -199,6 +213,10 @@ class SchemaProgram:
                 return pa.scalar(f"{number}.25").cast(pa.decimal128(9, 2)).as_py()
             case "BIGINT":
                 return number * 2**33
+            case "DATE":
+                return date(2024, 2, 20) + timedelta(number)
+            case "TIMESTAMP":
+                return datetime(2024, 2, 20, 5) + timedelta(number)
         return number
 
     # ---- checks --------------------------------------------------------------------------------------------------

@@ -340,21 +340,29 @@ def resync(
 def reconcile_schema(
     table: Table,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Columns that another engine added become the table's own.")
+    ] = False,
     lake: Lake = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Undoes what another engine changed in the columns or the partitioning of the lake table, where rounds need it.
+    Columns that it added stay, and are shown.
 
     Example: lakeward table reconcile-schema shop.orders --dry-run"""
     with open_client(server) as client:
-        changes = client.reconcile_schema(table, dry_run=dry_run, lake=lake)
+        done = client.reconcile_schema(table, dry_run=dry_run, take_over=take_over, lake=lake)
     if as_json:
-        print_json({"table": table, "changes": list(changes), "dry_run": dry_run})
+        shown = {"table": table, "changes": list(done.changes), "dry_run": dry_run, "foreign": list(done.foreign)}
+        print_json(shown)
         return
-    for change in changes:
+    for change in done.changes:
         print(f"{'would change: ' if dry_run else ''}{change}")
-    if not changes:
+    for column in done.foreign if not take_over else ():
+        command = f"lakeward table reconcile-schema {table} --take-over"
+        print(f"column {column}: another engine added it, and it stays; `{command}` adds it to the table")
+    if not done.changes:
         print(f"the lake table of {table} fits; columns that others added or moved do no harm")
 
 

@@ -197,12 +197,16 @@ class Client:
         body = self.server.ask("POST", route, params=params, timeout_s=limit_s + 10)
         return decode(TierNowAnswer, body)
 
-    def reconcile_schema(self, path: str, *, dry_run: bool = False, lake: str | None = None) -> tuple[str, ...]:
-        """Undoes changes of other engines to the lake table's columns or partitioning where rounds need it, and returns
-        a description of each. `dry_run` changes nothing; `lake`: this lake instead of the first. Raises `InvalidAlter`
-        for a change that cannot be undone."""
-        route, request = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path)), ReconcileSchema(dry_run=dry_run)
-        return self.server.call(SchemaReconciled, "POST", route, request, params=_of(lake)).changes
+    def reconcile_schema(
+        self, path: str, *, dry_run: bool = False, take_over: bool = False, lake: str | None = None
+    ) -> SchemaReconciled:
+        """Undoes changes of other engines to the lake table's columns or partitioning where rounds need it. The answer
+        has a description of each, and the columns that they added. `take_over`: those become the table's own;
+        `dry_run` changes nothing; `lake`: this lake instead of the first. Raises `InvalidAlter` for a change that
+        cannot be undone."""
+        route = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path))
+        request = ReconcileSchema(dry_run=dry_run, take_over=take_over)
+        return self.server.call(SchemaReconciled, "POST", route, request, params=_of(lake))
 
     def restore_lake(self, path: str, *, anew: bool = False, lake: str | None = None) -> str | None:
         """Restores a lake table that was dropped and returns the file that it came from. `anew`: if nothing is left,

@@ -31,6 +31,7 @@ from lakeward.model import (
     RETENTION_PROPERTY,
     Bucket,
     BucketFunction,
+    ColumnChanges,
     Content,
     SideName,
     TableId,
@@ -249,7 +250,7 @@ class Federation:
                 self.sides.check_enable(after, name, options)
             self.sides.check_apart(after, enabled(wanted) if added else {})
             self.sides.check_given(path, after.descriptor.properties, change.properties, wanted)
-            plan = plan_alter(before, after, kept)
+            plan = plan_alter(before, after, self.sides.evolve_notes(before, after, kept))
             if change.dry_run:
                 return TableAnswer(table=after, plan=plan)
             self._alter_lakes(before, after, kept, change)
@@ -259,6 +260,8 @@ class Federation:
             self.sides.check_apart(after, enabled(wanted) if added else {})
             self._hot.alter_table(after)
             self._coordinator.altered(after)
+            if before.schema.schema_id != after.schema.schema_id:
+                self.sides.finish_evolve(after, kept)
         for name in added:
             self._coordinator.read_lake(path, name)
         new = [c for c in after.schema.columns if c.column_id not in before.schema.by_id]
@@ -340,18 +343,26 @@ class Federation:
             catalog.create(table, adopt=is_ours)
 
     def reconcile_schema(
-        self, path: TablePath, side: SideName | None = None, *, dry_run: bool = False
+        self, path: TablePath, side: SideName | None = None, *, dry_run: bool = False, take_over: bool = False
     ) -> SchemaReconciled:
         """After others changed the lake table's columns or partitioning. A table that stopped because of it goes on.
-        Raises `InvalidAlter` for what cannot go back."""
+        `take_over`: columns that they added become the table's own, in all its lakes. Raises `InvalidAlter` for what
+        cannot go back."""
         with self._lock:
             table = self._hot.load_table(path)
             options = self.sides.options_of(table, side, f"reconcile-schema of {path}")
             with lake_named(options.lake), self._naming_rebuild(path, side):
-                changes = self.sides.catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
+                catalog, lake_table = self.sides.catalog(options), side_table(table, side)
+                changes = catalog.reconcile_schema(lake_table, dry_run=dry_run)
+                foreign = catalog.foreign_columns(lake_table)
+        if foreign and take_over:
+            added = AlterTable.of_columns(ColumnChanges(add=tuple(foreign)))
+            self.alter(path, replace(added, dry_run=dry_run))
+            changes = (*changes, *(f"column {c.name} {c.type.sql}: taken over" for c in foreign))
         if changes and not dry_run:
             self._resume_stopped(path, side)
-        return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
+        named = tuple(f"{c.name} {c.type}" for c in foreign)
+        return SchemaReconciled(path=path, changes=changes, dry_run=dry_run, foreign=named)
 
     @contextmanager
     def _naming_rebuild(self, path: TablePath, side: SideName | None) -> Iterator[None]:

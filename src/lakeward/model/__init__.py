@@ -84,7 +84,7 @@ _NAMES = {
     ),
     "types.decimals": "cast_column check_decimal decimals_in parse_decimal parse_number",
     "types.nestednulls": "cast_values find_nested_null without_hidden_nulls",
-    "types.sqltype": "parse_fields parse_type",
+    "types.sqltype": "parse_fields parse_leading_type parse_type",
     "types.typetable": "TYPES TypeRow plain_types row_of spell",
     "versioned": "OwnBytes pack unpack",
 }

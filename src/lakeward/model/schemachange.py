@@ -14,6 +14,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableInfo
 from lakeward.model.types import (
     DataType,
+    DateType,
     DecimalType,
     Float32Type,
     Float64Type,
@@ -21,6 +22,7 @@ from lakeward.model.types import (
     Int16Type,
     Int32Type,
     Int64Type,
+    TimestampType,
 )
 
 FIRST = ""
@@ -28,6 +30,9 @@ FIRST = ""
 
 NAMING_PROPERTIES = ("table.auto-partition.key",)
 """Properties whose value is a column's name."""
+
+_MICROS = 6
+"""A timestamp of more digits has no place for every date."""
 
 _WIDER = ((Int8Type, Int16Type, Int32Type, Int64Type), (Float32Type, Float64Type))
 
@@ -126,6 +131,8 @@ def may_widen(old: DataType, new: DataType) -> bool:
     """Has every value of the one type a place in the other, with the same meaning? Nullability does not count."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return new.scale == old.scale and new.precision >= old.precision
+    if isinstance(old, DateType) and isinstance(new, TimestampType):
+        return new.precision <= _MICROS
     for kinds in _WIDER:
         if isinstance(old, kinds) and isinstance(new, kinds):
             return kinds.index(type(new)) >= kinds.index(type(old))
@@ -169,7 +176,7 @@ def _changed(table: TableInfo, column: Column, changes: ColumnChanges, fixed: se
         kind = changes.widen[name].with_nullable(old.nullable)
         change = f"widen column {name} from {old.sql} to {kind.sql}"
         if not may_widen(old, kind):
-            reason = "integers may become larger ones, FLOAT may become DOUBLE, DECIMAL may get more digits"
+            reason = "integers may become larger ones, FLOAT DOUBLE, DATE TIMESTAMP(6) at most, DECIMAL may get digits"
             raise _wrong(table, change, f"values may not fit: {reason}; add a column of the new type")
         if name in fixed and kind != old:
             raise _wrong(table, change, "it is a key: rows are found by the bytes of their keys")

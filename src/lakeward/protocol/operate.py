@@ -116,15 +116,19 @@ class ReconcileSchema:
     """Makes the lake table's columns and partitioning what rounds need; `dry_run`: says what that would change."""
 
     dry_run: bool = False
+    take_over: bool = False
+    """Columns that another engine added become the table's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaReconciled:
-    """Changes that were made in the lake table, or with a dry run would be; empty if it fits."""
+    """Changes that were made in the lake table, or with a dry run would be; empty if it fits. `foreign`: columns that
+    another engine added, as SQL; they stay as they are, and are in `changes` where they were taken over."""
 
     path: TablePath
     changes: tuple[str, ...] = ()
     dry_run: bool = False
+    foreign: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,4 +164,7 @@ def test_types_become_wider_and_never_narrower() -> None:
         assert [may_widen(one, other) for other in ordered] == [high >= low for high in range(len(ordered))]
     assert may_widen(parse_type("FLOAT"), parse_type("DOUBLE"))
     assert not may_widen(parse_type("DOUBLE"), parse_type("FLOAT"))
-    assert not may_widen(parse_type("DATE"), parse_type("TIMESTAMP(6)"))
+    assert may_widen(parse_type("DATE"), parse_type("TIMESTAMP(6)"))
+    assert not may_widen(parse_type("DATE"), parse_type("TIMESTAMP(9)"))
+    assert not may_widen(parse_type("DATE"), parse_type("TIMESTAMP_LTZ(6)"))
+    assert not may_widen(parse_type("TIMESTAMP(6)"), parse_type("DATE"))

@@ -166,16 +166,21 @@ def sql(
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Runs a query with DuckDB over union reads. Without one: a shell, with completion and history.
+    """Runs a query with DuckDB over union reads, or an ALTER TABLE, whose plan is printed first (EXPLAIN ALTER TABLE
+    prints it alone). Without one: a shell, with completion and history.
 
     Example: lakeward sql "SELECT count(*) FROM shop.orders" """
-    from lakeward.cli.sql.sqlquery import run_sql
+    from lakeward.cli.sql.sqlquery import run_alter, run_sql
     from lakeward.cli.sql.sqlshell import SqlShell
+    from lakeward.protocol.alterstatement import is_alter
 
     shown = ReadFormat.JSON if as_json else format
     with open_client(server) as client:
         if query is None:
             SqlShell(client, str(mode), as_of, shown, cut=cut, lake=lake).run()
+            return
+        if is_alter(query):
+            print("\n".join(run_alter(client, query)))
             return
         result, notes = run_sql(client, query, str(mode), as_of, cut=cut, lake=lake)
         write_rows(result.schema, result.to_batches(), shown)

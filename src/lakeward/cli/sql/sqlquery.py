@@ -5,9 +5,11 @@ columns.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import InvalidRequest
+from lakeward.protocol.alterstatement import parse_alter
 from lakeward.read.arrow import describe_freshness
 from lakeward.read.sql import NO_FILES, named_tables, parse_query, quoted, spelling_hint, used_columns
 
@@ -48,6 +50,32 @@ def run_sql(
             raise InvalidRequest(what="query", reason=NO_FILES) from error
         except duckdb.Error as error:
             raise InvalidRequest(what="query", reason=str(error) + spelling_hint(statement, names)) from error
+
+
+def run_alter(client: Client, statement: str) -> list[str]:
+    """Runs an ALTER TABLE, or explains it. Its plan, then the outcome, line by line. Raises `InvalidRequest`,
+    `InvalidAlter`."""
+    parsed = parse_alter(statement)
+    asked = parsed.change.column_changes()
+    alter = partial(
+        client.alter_table,
+        parsed.path,
+        add_columns=asked.add,
+        rename=asked.rename,
+        drop=asked.drop,
+        widen=parsed.change.widen_columns,
+        nullable=asked.nullable,
+        comments=asked.comments,
+        after=asked.after,
+        properties=parsed.change.properties,
+    )
+    planned = alter(dry_run=True)
+    lines = list(planned.plan)
+    if parsed.change.dry_run:
+        return [*lines, f"nothing was changed; {parsed.path} would have schema {planned.info.schema.schema_id}"]
+    altered = alter()
+    warnings = [f"warning: {w}" for w in altered.warnings]
+    return [*lines, *warnings, f"altered {parsed.path}: schema {altered.info.schema.schema_id}"]
 
 
 def _show(connection: Any, path: str, rows: pa.Table) -> None:

@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING
 from lakeward.cli.files.journal import state_folder
 from lakeward.cli.files.rowprint import ReadFormat, write_rows
 from lakeward.cli.output import note, print_rows
-from lakeward.cli.sql.sqlquery import run_sql
+from lakeward.cli.sql.sqlquery import run_alter, run_sql
 from lakeward.errors import LakewardError
+from lakeward.protocol.alterstatement import is_alter
 
 if TYPE_CHECKING:
     from lakeward.client import Client
 
 HELP = ".tables lists tables, .schema TABLE its columns, .as-of TIME reads history (.as-of alone: now), .quit ends"
-WORDS = ("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "count(*)")
+WORDS = (
+    "ALTER TABLE",
+    "EXPLAIN ALTER TABLE",
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "ORDER BY",
+    "LIMIT",
+    "JOIN",
+    "count(*)",
+)
 _PART = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|;")
 _KEPT_LINES = 1_000
 
@@ -91,6 +103,11 @@ class SqlShell:
 
     def answer(self, text: str) -> bool:
         """Runs a statement, or a word of the shell; False: it is to end. Raises what is wrong."""
+        if is_alter(text):
+            for line in run_alter(self.client, text):
+                note(line)
+            self._columns = {}
+            return True
         if not text.startswith("."):
             result, notes = run_sql(self.client, text, self.mode, self.as_of, **self.options)
             write_rows(result.schema, result.to_batches(), self.shown)

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from lakeward.model import ColumnChange, ColumnDifference, SideName, TableInfo, diff_schemas
 
 
-def plan_alter(before: TableInfo, after: TableInfo, lakes: Iterable[SideName]) -> tuple[str, ...]:
-    """Nothing where no column changes. `lakes`: those that are enabled, in the order in which they are changed."""
+def plan_alter(before: TableInfo, after: TableInfo, lakes: Mapping[SideName, Sequence[str]]) -> tuple[str, ...]:
+    """Nothing where no column changes. `lakes`: those that are enabled, in the order in which they are changed, with
+    notes about their readers."""
     changes = list(diff_schemas(before.schema, after.schema))
     if not changes:
         return ()
     new = after.schema.schema_id
     listed = ", ".join(map(str, changes))
-    lines = [f"lake {name}: {listed}; no file is written again" for name in lakes]
+    lines = [f"lake {'; '.join([f'{name}: {listed}', 'no file is written again', *lakes[name]])}" for name in lakes]
     rows = "rows and log stay as they are and are read by column id"
     lines.append(f"hot store: schema {new} ({listed}); {rows}")
     return (*lines, *_for_writers(before, changes), *_for_readers(before, changes))

@@ -13,7 +13,7 @@ from lakeward.config.tables import DEFAULT_LAKE, check_given, check_properties, 
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.coordinator.state.board import Board
-from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, LakeTableGone, SideNotFound
+from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, LakeTableGone, LakeUnavailable, SideNotFound
 from lakeward.model import (
     BucketFunction,
     Content,
@@ -22,6 +22,7 @@ from lakeward.model import (
     TableInfo,
     TablePath,
     changelog_side,
+    fault_point,
     new_table_id,
     side_table,
 )
@@ -170,6 +171,21 @@ class TableSides:
                     check_column_changes(str(options.format), capabilities, table, after)
                     self.catalog(options).check_evolve(side, side_table(after, name))
                 self.catalog(options).check_alter(side, (), properties)
+
+    def evolve_notes(self, table: TableInfo, after: TableInfo, lakes: Sides) -> dict[SideName, tuple[str, ...]]:
+        """What other readers of each lake table must support after its columns changed."""
+        return {
+            name: self.catalog(options).evolve_notes(side_table(table, name), side_table(after, name))
+            for name, options in lakes.items()
+        }
+
+    def finish_evolve(self, table: TableInfo, lakes: Sides) -> None:
+        """After hot store and lakes have the columns of `table`. A lake that does not answer now is finished by the
+        next change."""
+        fault_point("alter.before-finish", table=str(table.path))
+        for name, options in lakes.items():
+            with suppress(LakeUnavailable), lake_named(options.lake):
+                self.catalog(options).finish_evolve(side_table(table, name))
 
     def check_enable(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
         """Can a table that has rows get this lake? One that this very table filled before is fine, anybody else's is

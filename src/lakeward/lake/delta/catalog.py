@@ -7,16 +7,18 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from lakeward.lake.core.catalog import ANY, HISTORY, NUMBER, SWITCH, Allowed, WarehouseCatalog
+from lakeward.lake.core.catalog import ANY, HISTORY, NUMBER, SWITCH, Allowed
+from lakeward.lake.core.columnmap import ColumnMap, MappedCatalog, StoredColumn
 from lakeward.lake.delta.columns import parse_schema_string, to_schema_string
+from lakeward.lake.delta.evolve import evolve_metadata
 from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.actions import Action, commit_info
 from lakeward.lake.delta.meta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import BUCKET, Column, TableDescriptor, TableInfo, TablePath
+from lakeward.model import BUCKET, Column, ColumnChange, TableDescriptor, TableInfo, TablePath, diff_schemas
 
-_PRIMARY_KEY = "lakeward.primary-key"
+PRIMARY_KEY = "lakeward.primary-key"
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}
 """Longer than history is kept here: a `VACUUM` by others takes nothing that a snapshot of ours needs."""
 
@@ -41,7 +43,16 @@ _ALLOWED = {
 """What rounds read, and what Delta's own engines do that write or clean up beside them."""
 
 
-class DeltaLakeCatalog(WarehouseCatalog[DeltaGround]):
+MAPPING_NOTE = (
+    "its readers need column mapping from now on: delta-spark, DuckDB and SQL of delta-rs have it; to_pyarrow_table of "
+    "delta-rs and Polars refuse the table"
+)
+WIDENING_NOTE = (
+    "its readers need type widening from now on: delta-spark and DuckDB have it; delta-rs and Polars refuse the table"
+)
+
+
+class DeltaLakeCatalog(MappedCatalog[DeltaGround]):
     lake, allowed = "delta", _ALLOWED
 
     def __init__(self, warehouse: Warehouse, log_of: Callable[[TablePath], DeltaLog]) -> None:
@@ -60,7 +71,7 @@ class DeltaLakeCatalog(WarehouseCatalog[DeltaGround]):
     def open_log(self, path: TablePath) -> DeltaSnapshotLog:
         return DeltaSnapshotLog(self._log_of(path))
 
-    def columns(self, ground: DeltaGround) -> Sequence[Column]:
+    def stored(self, ground: DeltaGround) -> Sequence[StoredColumn]:
         return parse_schema_string(ground.state.metadata["schemaString"])
 
     def properties(self, ground: DeltaGround) -> Mapping[str, str]:
@@ -69,7 +80,7 @@ class DeltaLakeCatalog(WarehouseCatalog[DeltaGround]):
     def layout(self, ground: DeltaGround) -> Mapping[str, str]:
         state = ground.state
         return {
-            "primary key": state.properties.get(_PRIMARY_KEY, ""),
+            "primary key": state.properties.get(PRIMARY_KEY, ""),
             "partitions": ",".join(state.partition_columns),
         }
 
@@ -81,7 +92,7 @@ class DeltaLakeCatalog(WarehouseCatalog[DeltaGround]):
         descriptor = table.descriptor
         vectors = {VECTORS_KEY: "true"} if table.is_pk else {}
         schema_string = to_schema_string(descriptor.schema.columns, str(table.path))
-        primary_key = {_PRIMARY_KEY: ",".join(descriptor.primary_key)}
+        primary_key = {PRIMARY_KEY: ",".join(descriptor.primary_key)}
         metadata = {
             "id": str(uuid.uuid4()),
             "name": str(table.path),
@@ -91,13 +102,22 @@ class DeltaLakeCatalog(WarehouseCatalog[DeltaGround]):
             "configuration": {**_RETENTION, **properties, **vectors, **primary_key},
             "createdTime": int(time.time() * 1000),
         }
-        protocol = protocol_of(schema_string, has_vectors=table.is_pk)
+        protocol = protocol_of(metadata)
         info = {"commitInfo": commit_info("CREATE TABLE")}
         return self._log_of(table.path).append(0, [info, {"protocol": protocol}, {"metaData": metadata}])
 
-    def put_columns(self, ground: DeltaGround, table: TableInfo, columns: Sequence[Column]) -> bool:
-        schema = to_schema_string([*self.columns(ground), *columns], str(table.path))
-        return self._put(ground, table, "ADD COLUMNS", {"schemaString": schema})
+    def put_evolved(
+        self, ground: DeltaGround, table: TableInfo, columns: Sequence[StoredColumn], column_map: ColumnMap
+    ) -> bool:
+        evolved = evolve_metadata(ground.state, table, columns, column_map)
+        primary_key = {PRIMARY_KEY: ",".join(table.descriptor.primary_key)}
+        configuration = {**ground.properties, **evolved["configuration"], **primary_key}
+        return self._put(ground, table, "CHANGE COLUMNS", {**evolved, "configuration": configuration})
+
+    def evolve_notes(self, table: TableInfo, after: TableInfo) -> tuple[str, ...]:
+        kinds = {one.kind for one in diff_schemas(table.schema, after.schema)}
+        notes = [MAPPING_NOTE] if kinds & {ColumnChange.RENAME, ColumnChange.DROP} else []
+        return (*notes, *([WIDENING_NOTE] if ColumnChange.WIDEN in kinds else []))
 
     def put_properties(self, ground: DeltaGround, table: TableInfo, changes: Mapping[str, str | None]) -> bool:
         wanted = {**ground.state.properties, **changes}

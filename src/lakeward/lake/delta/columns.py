@@ -2,17 +2,21 @@
 """Columns as a Delta table's schema says them, and as its Parquet files hold them.
 
 Delta has no CHAR, no fixed binary and one precision of time: how a column was declared rides in its field's metadata.
+With column mapping, which a table has since a column was renamed or dropped, files and the log name a column by the
+physical name in its field's metadata.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from lakeward.errors import UnsupportedType
+from lakeward.lake.core.columnmap import StoredColumn, stored_field, stored_key
+from lakeward.lake.delta.meta.actions import FIELD_ID, PHYSICAL_NAME
 from lakeward.model import (
     BUCKET,
     LAKE_FIELDS,
@@ -37,6 +41,7 @@ from lakeward.model import (
 _TYPE_KEY = "lakeward.type"
 _MICROS = 6
 _NAMES = plain_types("delta")
+SYSTEM = frozenset({BUCKET, OFFSET, TIMESTAMP})
 _SYSTEM = [
     {"name": name, "type": kind, "nullable": False, "metadata": {}}
     for name, kind in ((BUCKET, "integer"), (OFFSET, "long"), (TIMESTAMP, "timestamp"))
@@ -79,21 +84,58 @@ def to_schema_string(columns: Sequence[Column], where: str) -> str:
     return json.dumps({"type": "struct", "fields": [*fields, *_SYSTEM]})
 
 
-def parse_schema_string(text: str) -> tuple[Column, ...]:
-    """The user's columns. Raises `UnsupportedType`."""
-    system = {f["name"] for f in _SYSTEM}
-    return tuple(_column(f) for f in json.loads(text)["fields"] if f["name"] not in system)
+def parse_schema_string(text: str) -> tuple[StoredColumn, ...]:
+    """The user's columns, with their physical names. Raises `UnsupportedType`."""
+    return tuple(StoredColumn(_column(f), physical_name(f)) for f in user_fields(text))
 
 
-def table_schema(columns: Sequence[Column]) -> pa.Schema:
-    """As rows leave a reader."""
-    return pa.schema([*(to_arrow_field(c) for c in columns), *LAKE_FIELDS])
+def user_fields(text: str) -> list[dict[str, Any]]:
+    """Fields of the user's columns in a schema string."""
+    return [f for f in json.loads(text)["fields"] if f["name"] not in SYSTEM]
+
+
+def physical_name(field: Mapping[str, Any]) -> str:
+    return str((field.get("metadata") or {}).get(PHYSICAL_NAME, field["name"]))
+
+
+def spell_view(columns: Sequence[StoredColumn], text: str, where: str) -> str:
+    """A schema string with these columns, for a writer: fields of `text` as far as it has them."""
+    fields = json.loads(text)["fields"]
+    ids = {physical_name(f): (f.get("metadata") or {}).get(FIELD_ID) for f in fields}
+    spelled = []
+    for one in columns:
+        field = new_field(one.column, where)
+        mapping = {PHYSICAL_NAME: one.key, FIELD_ID: ids.get(one.key)}
+        spelled.append({**field, "metadata": {**field["metadata"], **{k: v for k, v in mapping.items() if v}}})
+    return json.dumps({"type": "struct", "fields": [*spelled, *(f for f in fields if f["name"] in SYSTEM)]})
+
+
+def new_field(column: Column, where: str) -> dict[str, Any]:
+    """Raises `UnsupportedType`."""
+    return _field(column.name, column.type, column.comment, f"{where}.{column.name}", spelled=True)
+
+
+def table_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
+    """As rows leave a reader. Fields say under which name files have them."""
+    fields = (stored_field(to_arrow_field(c.column), c.key) for c in columns)
+    return pa.schema([*fields, *LAKE_FIELDS])
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
-    """As rows lie in a data file of ours. Partition values are there, too, though Delta takes them from its log: an
-    engine may then scan the file by itself. They cost a few bytes."""
+    """The schema of our data files under today's names. Partition values are there, too, though Delta takes them
+    from its log: an engine may then scan the file by itself. They cost a few bytes."""
     return pa.schema([pa.field(f.name, map_leaves(f.type, _stored), f.nullable) for f in schema])
+
+
+def physical_schema(schema: pa.Schema, logical: pa.Schema, text: str) -> pa.Schema:
+    """The schema of a data file: `schema` with the physical names and field ids that `text` has for its columns."""
+    fields = {f["name"]: f for f in json.loads(text)["fields"]}
+    return pa.schema([_physical(f, stored_key(logical.field(f.name)), fields.get(f.name, {})) for f in schema])
+
+
+def _physical(field: pa.Field, name: str, spelled: Mapping[str, Any]) -> pa.Field:
+    field_id = (spelled.get("metadata") or {}).get(FIELD_ID)
+    return field.with_name(name).with_metadata({} if field_id is None else {"PARQUET:field_id": str(field_id)})
 
 
 def _field(name: str, kind: DataType, comment: str | None, where: str, *, spelled: bool = False) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.lake.core.columnmap import COLUMN_IDS, ColumnMap, StoredColumn
 from lakeward.lake.core.files import (
     Deletion,
     FolderFiles,
@@ -24,9 +25,10 @@ from lakeward.lake.core.files import (
 )
 from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group, write_rows
 from lakeward.lake.delta import lake_errors
-from lakeward.lake.delta.columns import parse_schema_string, table_schema
+from lakeward.lake.delta.columns import parse_schema_string, spell_view, table_schema
 from lakeward.lake.delta.log import DeltaGround
-from lakeward.lake.delta.meta.actions import AddFile, DeltaTableState
+from lakeward.lake.delta.meta.actions import MAPPING_KEY, AddFile, DeltaTableState
+from lakeward.lake.delta.meta.features import WIDENING_KEY
 from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.meta.vector import Vector, vector_path, write_vectors
 from lakeward.lake.delta.rows import DeltaFileRows
@@ -39,14 +41,15 @@ from lakeward.lake.delta.writer import (
     round_folder,
 )
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.model import BUCKET, Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId
+from lakeward.model import BUCKET, Bucket, OffsetRange, Offsets, OffsetSet, RoundId, SnapshotId, TableInfo
 from lakeward.protocol.codec import Packed
 from lakeward.spi import LakeDelete, LakeFile, RewriteResult, RewriteTask, StoredFile
 
 
 class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
-    def __init__(self, log: DeltaLog, state: DeltaTableState, files: Sequence[AddFile]) -> None:
+    def __init__(self, log: DeltaLog, ground: DeltaGround, state: DeltaTableState, files: Sequence[AddFile]) -> None:
         self._log, self._keys, self.files = log, state.partition_keys, files
+        self._is_changed = not {MAPPING_KEY, WIDENING_KEY}.isdisjoint(ground.properties)
         self._rows = _rows(log, pa.schema([]))
 
     def key(self, file: AddFile) -> str:
@@ -89,7 +92,7 @@ class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
             sequence=file.since,
             deletes=deletes_of(file, self._log.root),
             partition=file.partition(self._keys),
-            is_reader_needed=not file.is_whole,
+            is_reader_needed=not file.is_whole or self._is_changed,
         )
 
     def read(self, files: Sequence[AddFile], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -103,25 +106,32 @@ class DeltaSnapshotFiles(SnapshotFiles[AddFile]):
 class DeltaFiles(FolderFiles[DeltaGround], RowFiles[DeltaGround, AddFile]):
     errors = staticmethod(lake_errors)
 
-    def __init__(self, log: DeltaLog) -> None:
-        self._log, self.table, self.storage = log, log.table, log.files
+    def __init__(self, log: DeltaLog, info: TableInfo) -> None:
+        self._log, self._info, self.table, self.storage = log, info, log.table, log.files
         self.folder = self.data_folder = log.root
 
     def handle(self, ground: DeltaGround, round_id: RoundId) -> bytes:
-        return DeltaWriteHandle.of(self._log.root, ground.state.metadata).to_bytes()
+        metadata, view = ground.state.metadata, None
+        if COLUMN_IDS in ground.properties:
+            view = spell_view(self._view(ground), metadata["schemaString"], self.table)
+        return DeltaWriteHandle.of(self._log.root, metadata, view).to_bytes()
+
+    def _view(self, ground: DeltaGround) -> list[StoredColumn]:
+        stored = parse_schema_string(ground.state.metadata["schemaString"])
+        return ColumnMap.parse(ground.properties).view(stored, self._info.schema)
 
     def prefix(self, round_id: RoundId) -> str:
         return f"{self._log.root}/{round_folder(round_id)}/"
 
     def at(self, ground: DeltaGround, snapshot_id: SnapshotId | None = None) -> DeltaSnapshotFiles:
         state = ground.state if snapshot_id is None else self._log.load(int(snapshot_id), ground.listing)
-        return DeltaSnapshotFiles(self._log, state, list(state.files.values()))
+        return DeltaSnapshotFiles(self._log, ground, state, list(state.files.values()))
 
     def among(self, ground: DeltaGround, files: Sequence[AddFile]) -> DeltaSnapshotFiles:
-        return DeltaSnapshotFiles(self._log, ground.state, files)
+        return DeltaSnapshotFiles(self._log, ground, ground.state, files)
 
     def schema(self, ground: DeltaGround) -> pa.Schema:
-        return table_schema(parse_schema_string(ground.state.metadata["schemaString"]))
+        return table_schema(self._view(ground))
 
     def parse_written(self, ground: DeltaGround, results: Sequence[bytes]) -> WrittenFiles[AddFile]:
         files = [f for data in results for f in DeltaWriteResult.from_bytes(data).files]

@@ -15,7 +15,7 @@ from lakeward.lake.delta.log import DeltaGround, DeltaSnapshotLog
 from lakeward.lake.delta.meta.log import DeltaLog, LogCache
 from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.lake.warehouse import Warehouse, WarehousePlugin, parse_warehouse
-from lakeward.model import TableInfo, TablePath
+from lakeward.model import ColumnChange, TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64
@@ -24,6 +24,7 @@ _CACHED = 64
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
+    column_changes=frozenset(ColumnChange),
 )
 
 
@@ -43,7 +44,7 @@ class DeltaLakeStorage(PositionStorage[DeltaGround]):
 
     def open_table(self, table: TableInfo) -> PositionTable[DeltaGround]:
         log = self.log(table.path)
-        return PositionTable.of(table, DeltaSnapshotLog(log), DeltaFiles(log))
+        return PositionTable.of(table, DeltaSnapshotLog(log), DeltaFiles(log, table))
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
         return rewrite(self.warehouse.files_of(task.table.path), task, is_due)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeward.lake.core.columnmap import stored_key, without_keys
 from lakeward.lake.core.columns import keep_rows, parse_partition_value
 from lakeward.lake.delta import lake_errors
 from lakeward.lake.delta.meta.actions import AddFile
@@ -32,7 +33,7 @@ class DeltaFileRows:
         wanted = pa.schema([self._schema.field(n) for n in names])
         with self._open(file) as parquet:
             stored = set(parquet.schema_arrow.names)
-            there = [n for n in names if n in stored]
+            there = [key for key in map(stored_key, wanted) if key in stored]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
                 rows = self._fit(batch, file, wanted)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
@@ -70,18 +71,18 @@ class DeltaFileRows:
 
     def _fit(self, batch: pa.RecordBatch, file: AddFile, wanted: pa.Schema) -> pa.Table:
         """A column that was added since is null, one of the partition's has its one value, where the file has none."""
-        there = batch.schema
-        if file.is_whole and there.names == wanted.names and there.types == wanted.types:
-            return pa.Table.from_arrays(batch.columns, schema=wanted)
+        there, shown = batch.schema, without_keys(wanted)
+        if file.is_whole and there.names == [stored_key(f) for f in wanted] and there.types == wanted.types:
+            return pa.Table.from_arrays(batch.columns, schema=shown)
         values: Mapping[str, str | None] = file.action.get("partitionValues") or {}
         arrays = []
         for field in wanted:
-            if field.name in there.names and (file.is_whole or field.name not in values):
-                column = batch.column(field.name)
-                arrays.append(cast_values(column, field.type))
-            elif field.name in values:
-                value = parse_partition_value(values[field.name], field.type)
+            key = stored_key(field)
+            if key in there.names and (file.is_whole or key not in values):
+                arrays.append(cast_values(batch.column(key), field.type))
+            elif key in values:
+                value = parse_partition_value(values[key], field.type)
                 arrays.append(pa.repeat(pa.scalar(value, field.type), batch.num_rows))
             else:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
-        return pa.table(arrays, schema=wanted)
+        return pa.table(arrays, schema=shown)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.lake.core.columnmap import stored_key
 from lakeward.lake.core.columns import parse_partition_value
 from lakeward.lake.delta.meta.actions import AddFile
 from lakeward.lake.satisfiable import may_match
@@ -74,14 +75,14 @@ def prune(files: Sequence[AddFile], filter: pc.Expression, schema: pa.Schema) ->
 
 def _known(file: AddFile, column: pa.Field) -> pc.Expression:
     values = file.action.get("partitionValues") or {}
-    field = pc.field(column.name)
-    if column.name in values:
-        value = parse_partition_value(values[column.name], column.type)
+    field, key = pc.field(column.name), stored_key(column)
+    if key in values:
+        value = parse_partition_value(values[key], column.type)
         return field.is_null() if value is None else field == pa.scalar(value, column.type)
-    low, high = (_bound(file.stats.get(key, {}).get(column.name), column.type) for key in ("minValues", "maxValues"))
+    low, high = (_bound(file.stats.get(end, {}).get(key), column.type) for end in ("minValues", "maxValues"))
     if low is None or high is None:
         return pc.scalar(True)
-    if file.stats.get("nullCount", {}).get(column.name) == 0:
+    if file.stats.get("nullCount", {}).get(key) == 0:
         return (field >= low) & (field <= high)
     # One by one: Arrow makes nothing of a range that a null is beside.
     return ((field >= low) | field.is_null()) & ((field <= high) | field.is_null())

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from lakeward.errors import InvalidAlter, InvalidTable, UnsupportedType
-from lakeward.lake.core.catalog import ANY, HISTORY, NUMBER, WarehouseCatalog, missing_columns
+from lakeward.lake.core.catalog import ANY, HISTORY, NUMBER
+from lakeward.lake.core.columnmap import ColumnMap, MappedCatalog, StoredColumn
 from lakeward.lake.hudi import lake_errors
 from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.landing import make_folders
@@ -14,7 +16,6 @@ from lakeward.lake.hudi.log import HudiSnapshotLog
 from lakeward.lake.hudi.meta.columns import (
     NAMES,
     RESERVED,
-    decode_columns,
     encode_columns,
     find_odd_name,
     to_avro_schema,
@@ -44,7 +45,7 @@ _RECORD_KEY, _PARTITIONS = "hoodie.table.recordkey.fields", "hoodie.table.partit
 _MERGE_MODE = "hoodie.record.merge.mode"
 
 
-class HudiLakeCatalog(WarehouseCatalog[HudiGround]):
+class HudiLakeCatalog(MappedCatalog[HudiGround]):
     lake, allowed = "hudi", _ALLOWED
 
     def __init__(self, warehouse: Warehouse, table_of: Callable[[TablePath], HudiTable]) -> None:
@@ -84,8 +85,9 @@ class HudiLakeCatalog(WarehouseCatalog[HudiGround]):
     def open_log(self, path: TablePath) -> HudiSnapshotLog:
         return HudiSnapshotLog(self._table_of(path))
 
-    def columns(self, ground: HudiGround) -> Sequence[Column]:
-        return ground.columns
+    def stored(self, ground: HudiGround) -> Sequence[StoredColumn]:
+        """Hudi's readers find columns by name."""
+        return [StoredColumn(c, c.name) for c in ground.columns]
 
     def properties(self, ground: HudiGround) -> Mapping[str, str]:
         return ground.properties
@@ -124,16 +126,25 @@ class HudiLakeCatalog(WarehouseCatalog[HudiGround]):
             self.validate(table)
         return tuple(spell_properties(have, due))
 
-    def put_columns(self, ground: HudiGround, table: TableInfo, columns: Sequence[Column]) -> bool:
-        """Engines see a new column with the next commit, as Hudi's own do."""
+    def put_evolved(
+        self, ground: HudiGround, table: TableInfo, columns: Sequence[StoredColumn], column_map: ColumnMap
+    ) -> bool:
+        """Engines see the columns with the next commit, as Hudi's own do."""
+        every = [c.column for c in columns]
+        keys = {c.column.column_id: c.column.name for c in columns if c.column.column_id}
+        mapped = replace(column_map, keys={**column_map.keys, **keys})
 
-        def grown(properties: Mapping[str, str]) -> Mapping[str, str]:
-            have = decode_columns(properties[COLUMNS_KEY])
-            every = [*have, *missing_columns(table, have, columns)]
+        is_same = list[bool]()
+
+        def changed(properties: Mapping[str, str]) -> Mapping[str, str]:
+            is_same.append(properties[COLUMNS_KEY] == ground.properties[COLUMNS_KEY])
+            if not is_same[-1]:
+                return properties
             avro = to_avro_schema(every, table.path.table)
-            return {**properties, COLUMNS_KEY: encode_columns(every), "hoodie.table.create.schema": avro}
+            spelled = {COLUMNS_KEY: encode_columns(every), "hoodie.table.create.schema": avro}
+            return {**properties, **spelled, **(mapped.to_properties() if mapped.schema_id else {})}
 
-        return self._change(table, grown)
+        return self._change(table, changed) and is_same[-1]
 
     def put_properties(self, ground: HudiGround, table: TableInfo, changes: Mapping[str, str | None]) -> bool:
         return self._change(table, lambda have: {k: v for k, v in {**have, **changes}.items() if v is not None})

@@ -19,7 +19,7 @@ from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
 from lakeward.lake.hudi.writer import HudiLakeWriter
 from lakeward.lake.warehouse import WAREHOUSE, Warehouse, WarehousePlugin, parse_warehouse
-from lakeward.model import BucketFunction, TableInfo, TablePath
+from lakeward.model import BucketFunction, ColumnChange, TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 CAPABILITIES = LakeCapabilities(
@@ -27,6 +27,7 @@ CAPABILITIES = LakeCapabilities(
     one_writer_per_bucket=False,
     bucket_function=BucketFunction.HUDI,
     bucket_function_needed=True,
+    column_changes=frozenset(ColumnChange) - {ColumnChange.RENAME, ColumnChange.DROP, ColumnChange.WIDEN},
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.schema import Schema as LakeSchema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
@@ -32,11 +33,12 @@ from lakeward.errors import (
     LakeTableGone,
     LakeUnavailable,
 )
+from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.core.failures import explain
 from lakeward.lake.iceberg.connect.connection import as_planned, identifier
 from lakeward.lake.iceberg.connect.forward import newest_table_id
 from lakeward.lake.iceberg.given import check_given
-from lakeward.lake.iceberg.meta.columnids import find_field_ids
+from lakeward.lake.iceberg.meta.columnids import find_field_ids, recorded_ids
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.evolve import plan_evolution
 from lakeward.lake.iceberg.meta.expiry import AGE_KEY
@@ -58,12 +60,13 @@ from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.partition import check_times
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.tableproperties import refused_names
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.meta.version import VERSIONS, check_version
 from lakeward.lake.iceberg.reader import pinned_reader
 from lakeward.lake.iceberg.scan.project import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.lake.iceberg.tables import IcebergTables
-from lakeward.model import Column, SnapshotId, TableDescriptor, TableInfo, TablePath
+from lakeward.model import Column, SnapshotId, TableDescriptor, TableInfo, TablePath, from_arrow_schema
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""
@@ -182,6 +185,12 @@ class IcebergLakeCatalog(IcebergTables):
         except LakeSchemaBroken as broken:
             raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
         return lake_table, plan_evolution(table, after, lake_table.metadata)
+
+    def foreign_columns(self, table: TableInfo) -> Sequence[Column]:
+        metadata = self._connection.load(table.path).metadata
+        ours = {*recorded_ids(metadata).values(), *find_field_ids(metadata, table.schema).values()}
+        foreign = [f for f in metadata.schema().fields if f.field_id not in ours and f.name not in SYSTEM]
+        return from_arrow_schema(to_arrow_schema(LakeSchema(*foreign))) if foreign else ()
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
         lake_table = self._connection.load(table.path)

@@ -9,7 +9,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.core.log import HeadMoved
-from lakeward.lake.core.maintenance import NamingMaintenance
+from lakeward.lake.core.storage import NamingMaintenance
 from lakeward.lake.iceberg.commit.change import IcebergChange
 from lakeward.lake.iceberg.commit.ground import IcebergGround, count_live_rows
 from lakeward.lake.iceberg.connect.connection import IcebergConnection

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import lance
 import pyarrow as pa
 from lance.schema import LanceSchema
 
 from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.lake.core.columnmap import ColumnMap, StoredColumn, stored_field
 from lakeward.model import (
     LAKE_FIELDS,
     LAKE_NAMES,
@@ -19,6 +22,7 @@ from lakeward.model import (
     DataType,
     MapType,
     RowType,
+    Schema,
     VectorType,
     from_arrow_schema,
     parts,
@@ -71,6 +75,43 @@ def table_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([*map(to_lance_field, columns), *LAKE_FIELDS])
 
 
+def stored_columns(dataset: lance.LanceDataset) -> tuple[StoredColumn, ...]:
+    """The user's columns, whose keys are the ids of the fields in files. Raises `UnsupportedType`."""
+    keys = {name: key for key, name in key_names(dataset.lance_schema).items()}
+    columns = from_arrow_schema(pa.schema([f for f in dataset.schema if f.name not in LAKE_NAMES]))
+    return tuple(StoredColumn(c, keys[c.name]) for c in columns)
+
+
+_KEY_PREFIX = "id:"
+
+
+def key_names(schema: LanceSchema) -> dict[str, str]:
+    """Key of a column -> its name there."""
+    return {_key(_leaf_ids(field)): field.name() for field in schema.fields()}
+
+
+def _key(ids: Sequence[int]) -> str:
+    return _KEY_PREFIX + ",".join(map(str, ids))
+
+
+def ids_of(key: str) -> list[int]:
+    return [int(i) for i in key.removeprefix(_KEY_PREFIX).split(",")]
+
+
+def column_map_of(dataset: lance.LanceDataset) -> ColumnMap:
+    """It is in the schema's own metadata, so that one commit changes both."""
+    return ColumnMap.parse({k.decode(): v.decode() for k, v in (dataset.schema.metadata or {}).items()})
+
+
+def view_of(dataset: lance.LanceDataset, planned: Schema) -> list[StoredColumn]:
+    return column_map_of(dataset).view(stored_columns(dataset), planned)
+
+
+def scan_schema(columns: Sequence[StoredColumn], fields: Callable[[Column], pa.Field]) -> pa.Schema:
+    """Rows with these columns and the system columns; fields say under which key files have them."""
+    return pa.schema([*(stored_field(fields(c.column), c.key) for c in columns), *LAKE_FIELDS])
+
+
 def to_lance_field(column: Column) -> pa.Field:
     """A vector's elements have no name in Lance."""
     field = to_arrow_field(column)
@@ -79,32 +120,31 @@ def to_lance_field(column: Column) -> pa.Field:
     return field.with_metadata({**(field.metadata or {}), TYPE_KEY: column.type.sql.encode()})
 
 
-def parse_columns(schema: pa.Schema) -> tuple[Column, ...]:
-    """The user's columns. Raises `UnsupportedType`."""
-    return from_arrow_schema(pa.schema([f for f in schema if f.name not in LAKE_NAMES]))
-
-
 def leaf_ids(schema: LanceSchema) -> list[int]:
     """Field ids of the columns that a data file has, in its order: those of values, not of what holds them."""
-
-    def below(field: Any) -> list[int]:
-        children = field.children()
-        return [i for child in children for i in below(child)] if children else [field.id()]
-
-    return [i for field in schema.fields() for i in below(field)]
+    return [i for field in schema.fields() for i in _leaf_ids(field)]
 
 
-def system_columns_last(schema: LanceSchema) -> LanceSchema:
-    """The same fields with the same ids: the library adds columns at the end."""
+def _leaf_ids(field: Any) -> list[int]:
+    children = field.children()
+    return [i for child in children for i in _leaf_ids(child)] if children else [field.id()]
+
+
+def reordered(schema: LanceSchema, names: Sequence[str] | None = None, column_map: ColumnMap | None = None) -> Any:
+    """The same fields with the same ids, those alone that are named (default: all), the system columns last; the
+    library adds columns at the end. `column_map`: in the schema's metadata from now on."""
     rebuild, (metadata, *protos) = schema.__reduce__()
     groups, at = {}, 0
     for field in schema.fields():
         size = _count(field)
         groups[field.name()] = protos[at : at + size]
         at += size
-    order = [n for n in groups if n not in LAKE_NAMES] + [n for n in LAKE_NAMES if n in groups]
-    ordered: LanceSchema = rebuild(metadata, *(proto for name in order for proto in groups[name]))
-    return ordered
+    if column_map is not None:
+        spelled = {k: list(v.encode()) for k, v in column_map.to_properties().items()}
+        metadata = json.dumps({**json.loads(metadata), **spelled})
+    order = [n for n in (groups if names is None else names) if n not in LAKE_NAMES]
+    order += [n for n in LAKE_NAMES if n in groups]
+    return rebuild(metadata, *(proto for name in order for proto in groups[name]))
 
 
 def _count(field: Any) -> int:

@@ -13,10 +13,11 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from lakeward.errors import LakeUnavailable
+from lakeward.lake.core.columnmap import StoredColumn
 from lakeward.lake.core.files import Deletion, FolderFiles, MarkedFiles, RewrittenFiles, RowFiles, WrittenFiles
 from lakeward.lake.core.rewrite import NewFiles, RankTable, rewrite_group, write_rows
 from lakeward.lake.lance import lake_errors
-from lakeward.lake.lance.columns import parse_columns
+from lakeward.lake.lance.columns import scan_schema, view_of
 from lakeward.lake.lance.datafile import (
     PREFIX,
     is_deletion_of,
@@ -31,7 +32,7 @@ from lakeward.lake.lance.rows import LanceRows
 from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragments_of
 from lakeward.lake.lance.writer import LanceLakeWriter, LanceWriteHandle, LanceWriteResult
 from lakeward.lake.tablefiles import sync
-from lakeward.model import LAKE_FIELDS, OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
+from lakeward.model import OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
 from lakeward.protocol.codec import Packed
 from lakeward.spi import REWRITE_KEY, LakeFile, RewriteResult, RewriteTask, StoredFile
 
@@ -40,25 +41,28 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
     errors = staticmethod(lake_errors)
 
     def __init__(self, table: LanceTable, info: TableInfo) -> None:
-        self._table, self._keys = table, info.descriptor.partitioning
+        self._table, self._info, self._keys = table, info, info.descriptor.partitioning
         self.table, self.storage, self.folder = table.name, table.files, table.root
         self.data_folder = f"{table.root}/{DATA}"
 
     def handle(self, ground: LanceGround, round_id: RoundId) -> bytes:
-        return LanceWriteHandle.of(self._table.root, ground.dataset).to_bytes()
+        return LanceWriteHandle.of(self._table.root, ground.dataset, self._view(ground)).to_bytes()
+
+    def _view(self, ground: LanceGround) -> list[StoredColumn]:
+        return view_of(ground.dataset, self._info.schema)
 
     def prefix(self, round_id: RoundId) -> str:
         return f"{self._table.root}/{DATA}/{round_prefix(round_id)}"
 
     def at(self, ground: LanceGround, snapshot_id: SnapshotId | None = None) -> LanceRows:
         dataset = ground.dataset if snapshot_id is None else self._table.open(int(snapshot_id))
-        return LanceRows(self._table, dataset, self._keys)
+        return LanceRows(self._table, dataset, self._keys, self._view(ground))
 
     def among(self, ground: LanceGround, files: Sequence[Any]) -> LanceRows:
-        return LanceRows(self._table, ground.dataset, self._keys, files)
+        return LanceRows(self._table, ground.dataset, self._keys, self._view(ground), files)
 
     def schema(self, ground: LanceGround) -> pa.Schema:
-        return pa.schema([*map(to_arrow_field, parse_columns(ground.dataset.schema)), *LAKE_FIELDS])
+        return scan_schema(self._view(ground), to_arrow_field)
 
     def parse_written(self, ground: LanceGround, results: Sequence[bytes]) -> WrittenFiles[Any]:
         return WrittenFiles(files=[f for data in results for f in LanceWriteResult.from_bytes(data).fragments])
@@ -149,7 +153,8 @@ def rewrite(table: LanceTable, task: RewriteTask, is_due: Callable[[], bool]) ->
     version, rows, by_path = handle.version, None, dict[str, Any]()
     if not task.group.is_dropped:
         version = version if version in table.versions() else table.newest()
-        rows = LanceRows(table, table.open(version), task.table.descriptor.partitioning)
+        dataset, info = table.open(version), task.table
+        rows = LanceRows(table, dataset, info.descriptor.partitioning, view_of(dataset, info.schema))
         by_path = {rows.path(f): f for f in rows.files}
     since = max((f.sequence for f in task.group.files), default=0)
 

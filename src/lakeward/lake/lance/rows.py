@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import LakeUnreadable
+from lakeward.lake.core.columnmap import StoredColumn, stored_key, without_keys
 from lakeward.lake.core.columns import fit_rows
 from lakeward.lake.core.files import SnapshotFiles
 from lakeward.lake.lance import is_missing, lake_errors
+from lakeward.lake.lance.columns import key_names
 from lakeward.lake.lance.datafile import FileFacts, is_ours, load_deletions, load_facts, read_offsets
 from lakeward.lake.lance.table import DATA, LanceTable, fragments_of
 from lakeward.model import (
@@ -36,16 +38,19 @@ BATCH_ROWS = 65_536
 
 
 class LanceRows(SnapshotFiles[Any]):
-    """Fragments of one version, or those that a commit will add to it. `keys`: of the table's partitions."""
+    """Fragments of one version, or those that a commit will add to it. `keys`: of the table's partitions. `columns`:
+    as the reader of the rows sees them; this version may have them under other names."""
 
     def __init__(
         self,
         table: LanceTable,
         dataset: lance.LanceDataset,
         keys: Sequence[PartitionKey],
+        columns: Sequence[StoredColumn] = (),
         files: Sequence[Any] | None = None,
     ) -> None:
         self._table, self._dataset, self._keys = table, dataset, tuple(keys)
+        self._names = {c.column.name: c.key for c in columns}
         self.files = fragments_of(dataset) if files is None else files
 
     @cached_property
@@ -122,7 +127,7 @@ class LanceRows(SnapshotFiles[Any]):
     def _found_places(self, fragment: Any) -> list[tuple[Bucket, Offsets]]:
         """By a look at its rows."""
         rows = self._physical(fragment, [*(k.column for k in self._keys), BUCKET])
-        parts = [k.texts(rows.column(k.column)) for k in self._keys]
+        parts = [k.texts(rows.column(at)) for at, k in enumerate(self._keys)]
         partition = pc.binary_join_element_wise(*parts, PARTITION_SEPARATOR) if parts else pa.nulls(len(rows))
         grouped = pa.table({"partition": partition, "number": rows.column(BUCKET), "at": np.arange(len(rows))})
         groups = grouped.group_by(["partition", "number"]).aggregate([("at", "list")]).to_pylist()
@@ -144,20 +149,20 @@ class LanceRows(SnapshotFiles[Any]):
 
     def live(self, fragment: Any, schema: pa.Schema) -> Iterator[pa.Table]:
         """Live rows in the fragment's order, batch by batch; a column that was added since is null."""
-        there = [n for n in schema.names if n in self._dataset.schema.names]
+        there = self._there(schema)
         scanner = self._dataset.get_fragment(fragment.id).scanner(
-            columns=there, with_row_address=True, batch_size=BATCH_ROWS
+            columns=list(there.values()), with_row_address=True, batch_size=BATCH_ROWS
         )
         with _row_errors(self._table.name):
             for batch in scanner.to_batches():
-                yield fit_rows(pa.table(batch), schema)
+                yield _fit(batch, there, schema)
 
     def read(self, fragments: Sequence[Any], schema: pa.Schema) -> Iterator[pa.Table]:
         """Live rows of several, in their order, by one plan of the library's: making one costs as much as a thousand
         rows."""
-        there = [n for n in schema.names if n in self._dataset.schema.names]
+        there = self._there(schema)
         scanner = self._dataset.scanner(
-            columns=there,
+            columns=list(there.values()),
             fragments=[self._dataset.get_fragment(f.id) for f in fragments],
             with_row_address=not there,
             batch_size=BATCH_ROWS,
@@ -165,14 +170,34 @@ class LanceRows(SnapshotFiles[Any]):
         )
         with _row_errors(self._table.name):
             for batch in scanner.to_batches():
-                yield fit_rows(pa.table(batch), schema)
+                yield _fit(batch, there, schema)
+
+    @cached_property
+    def _by_key(self) -> dict[str, str]:
+        return key_names(self._dataset.lance_schema)
+
+    def _there(self, schema: pa.Schema) -> dict[str, str]:
+        """Name of a column in `schema` -> its name in this version, of those that it has."""
+        keys = {f.name: stored_key(f) for f in schema}
+        names = {n: self._by_key.get(key, key) for n, key in keys.items()}
+        return {n: name for n, name in names.items() if name in self._dataset.schema.names}
 
     def _physical(self, fragment: Any, columns: Sequence[str]) -> pa.Table:
+        names = [self._by_key.get(self._names.get(c, c), c) for c in columns]
         scanner = self._dataset.get_fragment(fragment.id).scanner(
-            columns=list(columns), with_row_id=True, include_deleted_rows=True
+            columns=names, with_row_id=True, include_deleted_rows=True
         )
         with _row_errors(self._table.name):
-            return scanner.to_table().select(list(columns))
+            return scanner.to_table().select(names)
+
+
+def _fit(batch: pa.RecordBatch, names: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+    """`names`: of a column in `schema` -> in the batch."""
+    rows = pa.table(batch)
+    if not names:
+        return fit_rows(rows, without_keys(schema))
+    renamed = pa.Table.from_arrays([rows.column(there) for there in names.values()], names=list(names))
+    return fit_rows(renamed, without_keys(schema))
 
 
 @contextmanager

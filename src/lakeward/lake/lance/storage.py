@@ -14,7 +14,7 @@ from lakeward.lake.lance.log import LanceGround, LanceSnapshotLog
 from lakeward.lake.lance.table import LanceTable, VersionCache
 from lakeward.lake.lance.writer import LanceLakeWriter
 from lakeward.lake.warehouse import Warehouse
-from lakeward.model import TableInfo, TablePath
+from lakeward.model import ColumnChange, TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64
@@ -33,6 +33,7 @@ CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
     time_partitions=True,
+    column_changes=frozenset(ColumnChange) - {ColumnChange.WIDEN},
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,13 +14,14 @@ import pyarrow as pa
 from lance.file import LanceFileWriter
 from lance.fragment import FragmentMetadata
 
+from lakeward.lake.core.columnmap import StoredColumn, without_keys
 from lakeward.lake.core.writer import CoreWriter
 from lakeward.lake.lance import lake_errors
-from lakeward.lake.lance.columns import leaf_ids
+from lakeward.lake.lance.columns import ids_of, key_names, scan_schema, to_lance_field
 from lakeward.lake.lance.datafile import FACTS_KEY, FileFacts, round_prefix
 from lakeward.lake.lance.table import DATA
 from lakeward.lake.tablefiles import sync
-from lakeward.model import OFFSET, Bucket, OffsetRange
+from lakeward.model import LAKE_NAMES, OFFSET, Bucket, OffsetRange
 from lakeward.protocol.codec import Packed
 from lakeward.spi import WriteTask
 
@@ -42,12 +44,14 @@ class LanceWriteHandle(Packed):
     target_bytes: int
 
     @classmethod
-    def of(cls, root: str, dataset: lance.LanceDataset) -> LanceWriteHandle:
+    def of(cls, root: str, dataset: lance.LanceDataset, columns: Sequence[StoredColumn]) -> LanceWriteHandle:
+        """`columns`: as the round sees them."""
+        system = [i for key, name in key_names(dataset.lance_schema).items() if name in LAKE_NAMES for i in ids_of(key)]
         target = dataset.config().get(_TARGET_KEY, "")
         return cls(
             root=root,
-            schema=dataset.schema.serialize().to_pybytes(),
-            fields=tuple(leaf_ids(dataset.lance_schema)),
+            schema=scan_schema(columns, to_lance_field).serialize().to_pybytes(),
+            fields=(*(i for c in columns for i in ids_of(c.key)), *system),
             file_version=dataset.data_storage_version,
             version=dataset.version,
             target_bytes=int(target) if target.isdigit() else _TARGET_BYTES,
@@ -118,7 +122,7 @@ class LanceLakeWriter(CoreWriter[LanceOutput]):
 
     def __init__(self, task: WriteTask, storage_options: dict[str, str], since: int | None = None) -> None:
         handle, keys = LanceWriteHandle.from_bytes(task.handle), task.table.descriptor.partition_keys
-        super().__init__("lance", lake_errors, task, handle.arrow_schema, handle.target_bytes, keys)
+        super().__init__("lance", lake_errors, task, without_keys(handle.arrow_schema), handle.target_bytes, keys)
         self._handle, self._options, self._fragments = handle, storage_options, list[str]()
         self._since = handle.version + 1 if since is None else since
 

@@ -14,6 +14,8 @@ from pypaimon.schema.schema_manager import SchemaManager
 
 from lakeward.errors import InvalidAlter, LakeMismatch
 from lakeward.lake.core.catalog import check_owner
+from lakeward.lake.core.columnmap import ColumnMap, foreign_columns
+from lakeward.lake.paimon.evolve import at_schema, plan_evolution, spelled_for_rest, stored_columns
 from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
 from lakeward.lake.paimon.meta.given import FIXED_OPTIONS, check_given
 from lakeward.lake.paimon.meta.history import PaimonHistory
@@ -132,14 +134,26 @@ class PaimonLakeCatalog(LakeCatalog):
                 diff = f"column {column.name}: lake {there[column.name]}, wanted {kind}"
                 raise LakeMismatch(table=str(table.path), diff=diff)
             if column.name not in there:
-                move = None if is_clean(lake_table) else self._before_system_columns(column.name)
+                move = None if is_clean(lake_table) else _before_system_columns(column.name, self._connection)
                 changes.append(SchemaChange.add_column(column.name, kind, column.comment, move))
         return changes
 
-    def _before_system_columns(self, name: str) -> Move:
-        """Pypaimon sends a REST catalog the kind of a move as it is, and cannot write its own."""
-        kind: Any = MoveType.BEFORE.value if self._connection.kind == REST else MoveType.BEFORE
-        return Move(name, BUCKET, kind)
+    def check_evolve(self, table: TableInfo, after: TableInfo) -> None:
+        check_columns(str(table.path), [c for c in after.schema.columns if c.column_id not in table.schema.by_id])
+        plan_evolution(table, after, self._connection.load(table.path))
+
+    def evolve(self, table: TableInfo, after: TableInfo) -> None:
+        while changes := plan_evolution(table, after, self._connection.load(table.path)):
+            is_rest = self._connection.kind == REST
+            self._alter(table, [spelled_for_rest(c) if is_rest else c for c in changes])
+
+    def foreign_columns(self, table: TableInfo) -> Sequence[Column]:
+        lake_table = self._connection.load(table.path)
+        known = ColumnMap.parse(lake_table.table_schema.options)
+        return foreign_columns(stored_columns(lake_table, table), known, table.schema)
+
+    def finish_evolve(self, table: TableInfo) -> None:
+        self.evolve(table, table)
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         self.check_alter(table, (), changes)
@@ -175,6 +189,12 @@ class PaimonLakeCatalog(LakeCatalog):
                 catalog.alter_table(identifier(table.path), list(changes), False)
 
 
+def _before_system_columns(name: str, connection: PaimonConnection) -> Move:
+    """Pypaimon sends a REST catalog the kind of a move as it is, and cannot write its own."""
+    kind: Any = MoveType.BEFORE.value if connection.kind == REST else MoveType.BEFORE
+    return Move(name, BUCKET, kind)
+
+
 def _check_matches(table: TableInfo, lake_table: Any) -> None:
-    if lines := diff_table(table.descriptor, lake_table):
+    if lines := diff_table(table.descriptor, at_schema(lake_table, table.schema)):
         raise LakeMismatch(table=str(table.path), diff="; ".join(lines))

@@ -19,6 +19,7 @@ from lakeward.lake.core.change import ChangeKind
 from lakeward.lake.core.history import HistoryLimit, LogSnapshot, OwnCommit, OwnHistory, new_history
 from lakeward.lake.core.log import HeadMoved, SnapshotLog
 from lakeward.lake.paimon.changes import PaimonChange, PaimonGround
+from lakeward.lake.paimon.evolve import at_schema
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, snapshot_path, tag_path
 from lakeward.lake.paimon.newsnapshot import NewSnapshot, create, describe, hand_over, mark, put_tag
@@ -61,7 +62,7 @@ class PaimonSnapshotLog(SnapshotLog[PaimonGround, PaimonChange, PaimonRequest]):
         self._reading: PaimonHistory | None = None
 
     def load(self) -> PaimonGround:
-        lake_table = self._connection.load(self._info.path)
+        lake_table = at_schema(self._connection.load(self._info.path), self._info.schema)
         history = self._reading = PaimonHistory.of(lake_table, self._info)
         return PaimonGround(lake_table, history)
 

@@ -13,6 +13,7 @@ from pypaimon.read.split import DataSplit
 from pypaimon.schema.data_types import PyarrowFieldParser
 
 from lakeward.errors import LakeTampered
+from lakeward.lake.core.columnmap import ColumnMap
 from lakeward.lake.core.columns import SYSTEM, fill_address
 from lakeward.lake.core.reader import RowScan, ScanReader
 from lakeward.lake.core.table import LakeTable
@@ -64,8 +65,10 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
     def row_schema(self, ground: PaimonGround) -> pa.Schema:
         """The table's columns, our own, and those that only the lake knows yet."""
         known = [*to_arrow_schema(self._info.schema), *LAKE_FIELDS]
-        lake = PyarrowFieldParser.from_paimon_schema(ground.lake_table.table_schema.fields)
-        return pa.schema([*known, *(f for f in lake if f.name not in {k.name for k in known})])
+        schema = ground.lake_table.table_schema
+        ours = {*ColumnMap.parse(schema.options).keys.values()}  # that are no longer the table's were dropped
+        foreign = PyarrowFieldParser.from_paimon_schema([f for f in schema.fields if str(f.id) not in ours])
+        return pa.schema([*known, *(f for f in foreign if f.name not in {k.name for k in known})])
 
     def read_rows(
         self, ground: PaimonGround, snapshot_id: SnapshotId, scan: RowScan

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pypaimon.write.commit_message import CommitMessage
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
+from lakeward.lake.paimon.evolve import at_schema
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.layout import data_prefix
@@ -37,7 +38,7 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
     where, group = str(task.table.path), task.group
     if group.is_dropped:
         return dropped_group(group, pack(REWRITE_KIND, VERSION, {}, []))
-    lake_table = connection.load(task.table.path)
+    lake_table = at_schema(connection.load(task.table.path), task.table.schema)
     lake_table = lake_table.copy({"data-file.prefix": data_prefix(lake_table, task.round_id, group.bucket.number)})
     planned = PaimonHistory.load(lake_table, where).get(SnapshotId(str(group.sequence)))
     with lake_errors(where, "rewrite files of"):

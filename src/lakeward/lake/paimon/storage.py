@@ -19,7 +19,7 @@ from lakeward.lake.paimon.meta.mapping import SYSTEM_FIELDS
 from lakeward.lake.paimon.reader import PaimonLakeReader
 from lakeward.lake.paimon.rewrite import rewrite_group
 from lakeward.lake.paimon.writer import PaimonLakeWriter
-from lakeward.model import BucketFunction, TableInfo
+from lakeward.model import BucketFunction, ColumnChange, TableInfo
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask, is_of_fluss
 
 CAPABILITIES = LakeCapabilities(
@@ -28,6 +28,7 @@ CAPABILITIES = LakeCapabilities(
     bucket_function=BucketFunction.PAIMON,
     bucket_function_needed=True,
     clean_tables=True,
+    column_changes=frozenset(ColumnChange),
 )
 
 

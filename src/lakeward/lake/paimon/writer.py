@@ -15,6 +15,7 @@ from pypaimon.write.commit_message_serializer import serialize_commit_message
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
 from lakeward.lake.core.columns import SYSTEM
 from lakeward.lake.encoding import RowEncoding
+from lakeward.lake.paimon.evolve import at_schema
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.layout import data_prefix, is_clean, name_of
 from lakeward.lake.paimon.meta.mapping import check_options
@@ -37,7 +38,7 @@ class PaimonLakeWriter(LakeWriter):
         unpack(HANDLE_KIND, VERSION, task.handle)
         self._task, self._where = task, str(task.table.path)
         self._encoding = RowEncoding.of("paimon", task)
-        lake_table = connection.load(task.table.path)
+        lake_table = at_schema(connection.load(task.table.path), task.table.schema)
         self._prefix = data_prefix(lake_table, task.round_id, task.split.bucket.number)
         check_options(task.table, lake_table.table_schema.options)
         self._table = lake_table.copy(

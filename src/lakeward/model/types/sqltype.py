@@ -39,6 +39,13 @@ def parse_type(text: str) -> DataType:
     return parsed
 
 
+def parse_leading_type(text: str, at: int) -> tuple[DataType, int]:
+    """The type that begins at this character of a statement, and where it ends. Raises `InvalidRequest`."""
+    parser = _Parser(text)
+    parser.at = at
+    return parser.parse(), parser.at
+
+
 def parse_fields(text: str) -> tuple[RowField, ...]:
     """`"id BIGINT NOT NULL, `full name` STRING"` -> names with their types."""
     parser = _Parser(text, "columns")

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,9 +19,11 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, TimedOut
 from lakeward.model import TablePath
-from lakeward.protocol.auth import Token
+from lakeward.protocol.alterstatement import parse_alter
+from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.operate import SqlQuery
 from lakeward.read.arrow import describe_freshness, request_of
+from lakeward.server.lakerights import check_altered
 from lakeward.server.lakethreads import AtOnce
 from lakeward.server.query.celltext import MOST_ANSWER_CHARS
 from lakeward.server.query.localread import open_here
@@ -100,6 +103,27 @@ class SqlDoor:
                         writer.write_batch(batch)
                 notes.append(describe_freshness(result.bound))
         return notes
+
+
+def run_alter(services: Services, asked: SqlQuery, token: Token) -> dict[str, Any]:
+    """ALTER TABLE with the rights and checks of the table's PATCH, its plan as rows. Raises `InvalidRequest`,
+    `Forbidden`, `TableNotFound`, and `InvalidAlter` before anything is changed."""
+    parsed = parse_alter(asked.query)
+    path, what = TablePath.parse(parsed.path), f"ALTER TABLE {parsed.path}"
+    token.check_role(Role.ADMIN, what)
+    token.check_table(path, what)
+    check_altered(services, token, path, parsed.change.properties)
+    planned = services.federation.alter(path, replace(parsed.change, dry_run=True))
+    if parsed.change.dry_run:
+        outcome = f"nothing was changed; {path} would have schema {planned.table.schema.schema_id}"
+        return _spelled([*planned.plan, outcome], ())
+    altered = services.federation.alter(path, parsed.change)
+    done = f"altered {path}: schema {altered.table.schema.schema_id}"
+    return _spelled([*planned.plan, done], altered.warnings)
+
+
+def _spelled(lines: list[str], warnings: tuple[str, ...]) -> dict[str, Any]:
+    return {"columns": [{"name": "plan", "type": "STRING"}], "rows": [[line] for line in lines], "notes": [*warnings]}
 
 
 _TOO_MUCH = (

@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.model import TablePath
+from lakeward.protocol.alterstatement import is_alter
 from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import SqlQuery
 from lakeward.protocol.routes import SAMPLE, SQL, TABLE_ROWS
@@ -22,7 +23,7 @@ from lakeward.server.ingest.rowput import RowOutcomes, RowRequest
 from lakeward.server.lakethreads import AtOnce
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.query.localread import MOST_SAMPLED, sample
-from lakeward.server.query.sql import SqlDoor
+from lakeward.server.query.sql import SqlDoor, run_alter
 from lakeward.server.services import Services
 
 MOST_OF_TOKEN, MOST_AT_ONCE = 4, 16
@@ -119,8 +120,11 @@ def router(services: Services) -> APIRouter:
 
     @router.post(SQL, dependencies=may_read, openapi_extra=described(SqlQuery))
     async def sql(request: Request) -> JSONResponse:
-        """One SELECT over tables that the token may read, within limits of rows, time and memory."""
+        """One SELECT over tables that the token may read, within limits of rows, time and memory; or an ALTER TABLE, as
+        the table's PATCH, which answers its plan. EXPLAIN ALTER TABLE answers the plan alone."""
         message = await read_message(request, SqlQuery, exact=True)
+        if is_alter(message.query):
+            return answer(await services.lake_threads.ask(request, run_alter, services, message, caller(request)))
         return answer(await services.lake_threads.ask(request, door.answer, message, caller(request)))
 
     return router

@@ -155,7 +155,8 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         """Makes the lake table's columns and partitioning what rounds need, after another engine changed them."""
         message, federation = await read_message(request, ReconcileSchema), services.federation
         path, ask = TablePath.parse(table), services.lake_threads.ask
-        return answer(await ask(request, federation.reconcile_schema, path, side, dry_run=message.dry_run))
+        reconcile, choices = federation.reconcile_schema, {"dry_run": message.dry_run, "take_over": message.take_over}
+        return answer(await ask(request, reconcile, path, side, **choices))
 
     @router.post(routes.RESTORE_LAKE, dependencies=may_change, openapi_extra=described(RestoreLake))
     async def restore_lake(table: str, side: Side, request: Request) -> JSONResponse:

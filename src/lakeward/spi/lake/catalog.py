@@ -82,12 +82,26 @@ class LakeCatalog(TypedCalls, ABC):
         `InvalidAlter`, `LakeMismatch`. A format that only adds columns leaves this as it is."""
         self.add_columns(table, _later_columns(table, after))
 
+    def evolve_notes(self, table: TableInfo, after: TableInfo) -> tuple[str, ...]:
+        """Describes for the plan what other readers of the format must support after `evolve`. Pure."""
+        return ()
+
+    def finish_evolve(self, table: TableInfo) -> None:
+        """Called after the hot store has the columns of `table` too: takes dropped columns out of the lake table that
+        `evolve` kept for reads of the schema before. Safe to repeat; after a crash the next change does it."""
+        return
+
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
         """Restores the columns and partitioning that rounds need in the lake table after other engines changed them;
         harmless changes stay. Returns a description of the changes, empty if the table fits; `dry_run` makes none. Safe
         to repeat. Raises `InvalidAlter` for a change that cannot be undone, and then changes nothing;
         `LakeUnavailable`, `LakeTableGone`. Formats whose tables other engines cannot change return an empty tuple."""
         self.validate(table)
+        return ()
+
+    def foreign_columns(self, table: TableInfo) -> Sequence[Column]:
+        """Columns of the lake table that another engine added and the table does not have. Raises `LakeUnavailable`,
+        `LakeTableGone`, `UnsupportedType` for one that no table can have."""
         return ()
 
     def drop(self, path: TablePath) -> None:

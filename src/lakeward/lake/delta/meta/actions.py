@@ -38,6 +38,11 @@ _FILE_KINDS = frozenset({"add", "remove", "cdc"})
 Action = dict[str, Any]
 
 
+MAPPING_KEY = "delta.columnMapping.mode"
+PHYSICAL_NAME, FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+"""In a field's metadata, where the table has column mapping."""
+
+
 @dataclass(frozen=True)
 class AddFile:
     """A data file of the table. `action` is the log's own."""
@@ -209,9 +214,14 @@ class DeltaTableState:
     def partition_columns(self) -> tuple[str, ...]:
         return tuple(self.metadata.get("partitionColumns") or ())
 
-    @property
+    @cached_property
     def partition_keys(self) -> tuple[str, ...]:
-        return tuple(c for c in self.partition_columns if c != BUCKET)
+        """Names under which files have their partition values: the physical ones."""
+        if MAPPING_KEY not in self.properties:
+            return tuple(c for c in self.partition_columns if c != BUCKET)
+        fields = json.loads(self.metadata["schemaString"])["fields"]
+        names = {f["name"]: (f.get("metadata") or {}).get(PHYSICAL_NAME, f["name"]) for f in fields}
+        return tuple(names[c] for c in self.partition_columns if c != BUCKET)
 
     @cached_property
     def said(self) -> dict[str, str]:

@@ -3,14 +3,23 @@
 
 from __future__ import annotations
 
-from lakeward.lake.delta.meta.actions import Action, DeltaTableState
+from lakeward.lake.delta.meta.actions import MAPPING_KEY, Action, DeltaTableState
 
-_VECTORS, _DOMAIN, _TIME = "deletionVectors", "domainMetadata", "timestampNtz"
+_VECTORS, _DOMAIN, _TIME, _WIDENING = "deletionVectors", "domainMetadata", "timestampNtz", "typeWidening"
 _TIME_TYPE = '"timestamp_ntz"'
 _NOT_NULL = "invariants"
 """Delta's own code refuses a table that has columns which are never null, as ours have, and does not name it."""
 
-VECTORS_KEY = "delta.enableDeletionVectors"
+VECTORS_KEY, WIDENING_KEY = "delta.enableDeletionVectors", "delta.enableTypeWidening"
+BY_NAME = "name"
+_SWITCHES = {
+    VECTORS_KEY: ("true", _VECTORS),
+    MAPPING_KEY: (BY_NAME, "columnMapping"),
+    WIDENING_KEY: ("true", _WIDENING),
+}
+"""Property of a table -> its value that needs a feature, and the feature."""
+
+KNOWN_FEATURES = frozenset({_DOMAIN, _TIME, _NOT_NULL, "appendOnly", *(feature for _, feature in _SWITCHES.values())})
 _RELIED_ON = (VECTORS_KEY, "delta.columnMapping.", "delta.appendOnly", "lakeward.primary-key")
 _NOT_KEPT = (
     "delta.enableChangeDataFeed",
@@ -33,9 +42,12 @@ def why_not(lake_key: str) -> str | None:
     return "rounds do not keep what it promises other engines" if lake_key.startswith(_NOT_KEPT) else None
 
 
-def protocol_of(schema_string: str, *, has_vectors: bool) -> Action:
-    """Readers of a table without vectors, and without times that have no zone, need know nothing new."""
-    shared = [*([_VECTORS] if has_vectors else []), *([_TIME] if _TIME_TYPE in schema_string else [])]
+def protocol_of(metadata: Action) -> Action:
+    """Readers of a table without vectors, without times that have no zone and without changed columns need know nothing
+    new."""
+    properties = metadata.get("configuration") or {}
+    shared = [feature for key, (value, feature) in _SWITCHES.items() if properties.get(key) == value]
+    shared += [_TIME] if _TIME_TYPE in metadata["schemaString"] else []
     protocol: Action = {"minReaderVersion": 3 if shared else 1, "minWriterVersion": 7}
     if shared:
         protocol["readerFeatures"] = shared
@@ -44,8 +56,7 @@ def protocol_of(schema_string: str, *, has_vectors: bool) -> Action:
 
 def with_features(state: DeltaTableState, metadata: Action) -> list[Action]:
     """The metadata, where it changes, and the protocol where it asks for more than there is."""
-    has_vectors = (metadata.get("configuration") or {}).get(VECTORS_KEY) == "true"
-    wanted = protocol_of(metadata["schemaString"], has_vectors=has_vectors)
+    wanted = protocol_of(metadata)
     have = state.protocol
     merged = {
         key: sorted({*(have.get(key) or ()), *wanted[key]})

@@ -15,8 +15,9 @@ from typing import TypeVar
 
 from lakeward.errors import LakeSchemaBroken, LakeTampered, LakewardError, SnapshotGone
 from lakeward.lake.delta import lake_errors
-from lakeward.lake.delta.meta.actions import Action, DeltaTableState, LogEntry
+from lakeward.lake.delta.meta.actions import MAPPING_KEY, Action, DeltaTableState, LogEntry
 from lakeward.lake.delta.meta.checkpoint import read_checkpoint, write_checkpoint
+from lakeward.lake.delta.meta.features import BY_NAME, KNOWN_FEATURES
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.lake.warehouse import missing_table
 from lakeward.model import SnapshotId
@@ -28,7 +29,6 @@ _TEMPORARY = re.compile(r"\..*\.tmp")
 _TEMPORARY_MS = 24 * 3600 * 1000
 """A temporary file this old is of a process that died."""
 
-_KNOWN_FEATURES = frozenset({"deletionVectors", "domainMetadata", "timestampNtz", "appendOnly", "invariants"})
 _INTERVAL_KEY, _INTERVAL = "delta.checkpointInterval", 10
 """Versions between checkpoints, and Delta's own default of it."""
 
@@ -194,11 +194,13 @@ class DeltaLog:
 
     def _check_features(self, state: DeltaTableState) -> None:
         features = {*(state.protocol.get("readerFeatures") or ()), *(state.protocol.get("writerFeatures") or ())}
-        if unknown := sorted(features - _KNOWN_FEATURES):
+        if unknown := sorted(features - KNOWN_FEATURES):
             diff = f"others gave it table features that rounds do not keep ({', '.join(unknown)}); drop those first"
             raise LakeSchemaBroken(table=self.table, diff=diff)
         if "domainMetadata" not in features:
             raise LakeSchemaBroken(table=self.table, diff="it has not the table feature domainMetadata")
+        if (mode := state.properties.get(MAPPING_KEY, BY_NAME)) not in (BY_NAME, "none"):
+            raise LakeSchemaBroken(table=self.table, diff=f"another engine set {MAPPING_KEY} to {mode}; set it to name")
 
 
 _ENTRIES = 20_000

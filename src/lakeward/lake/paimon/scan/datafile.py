@@ -108,14 +108,16 @@ def read_schema(lake_table: Any) -> pa.Schema:
 
 
 def read_file(lake_table: Any, entry: Entry, schema: pa.Schema, files: int) -> Iterator[pa.Table]:
-    """By name: a column that the file does not have yet is null. `files`: that are read beside each other."""
+    """By field id: a column that the file does not have is null. `files`: that are read beside each other."""
     rows, start, dead = max(_LEAST_ROWS, HELD_ROWS // files), 0, load_dead(lake_table, entry.vector)
     with lake_table.file_io.new_input_stream(entry.path) as source, pq.ParquetFile(source) as file:
-        there = set(file.schema_arrow.names)
-        columns, is_large = [n for n in schema.names if n in there], entry.file.file_size > _SMALL_BYTES
+        there = _names_in(file.schema_arrow, lake_table, entry, schema)
+        columns, is_large = list(there.values()), entry.file.file_size > _SMALL_BYTES
         for batch in file.iter_batches(rows, columns=columns, use_threads=is_large):
             arrays = [
-                cast_values(batch.column(f.name), f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
+                cast_values(batch.column(there[f.name]), f.type)
+                if f.name in there
+                else pa.nulls(batch.num_rows, f.type)
                 for f in schema
             ]
             table = pa.Table.from_arrays(arrays, schema=schema)
@@ -123,6 +125,17 @@ def read_file(lake_table: Any, entry: Entry, schema: pa.Schema, files: int) -> I
                 table = fill_address(table, entry.bucket, entry.first_offset, start)
             yield without_dead(table, dead, start)
             start += batch.num_rows
+
+
+def _names_in(stored: pa.Schema, lake_table: Any, entry: Entry, schema: pa.Schema) -> dict[str, str]:
+    """Name of a column -> its name in the file, of those that it has. Paimon's own columns have no ids."""
+    ids = {f.metadata[_FIELD_ID]: f.name for f in stored if _FIELD_ID in (f.metadata or {})}
+    if not ids and int(entry.file.schema_id) != int(lake_table.table_schema.id):  # then it has its schema's names
+        then = lake_table.schema_manager.get_schema(int(entry.file.schema_id))
+        ids = {str(f.id).encode(): f.name for f in then.fields}
+    field_ids = {f.name: (f.metadata or {}).get(_FIELD_ID) for f in schema}
+    names = {name: name if not ids or key is None else ids.get(key, "") for name, key in field_ids.items()}
+    return {name: there for name, there in names.items() if there in stored.names}
 
 
 class RewrittenFile:
