@@ -72,16 +72,18 @@ def test_a_statement_prints_its_plan_and_changes_the_columns(
     assert client.show_table(NAME).schema.schema_id == 2
 
 
-def test_a_column_of_another_engine_is_shown_and_taken_over(client: Client, tmp_path: Path) -> None:
+def test_a_column_of_another_engine_is_shown_and_taken_over(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder,) = (tmp_path / "server").rglob("goods.lance")
     lance.dataset(str(folder)).add_columns(pa.schema([pa.field("stars", pa.int64())]))
     put(client, {"id": 2, "name": "plate", "n": 6})
-    shown = client.reconcile_schema(NAME)
-    assert (shown.changes, shown.foreign) == ((), ("stars BIGINT",))
+    assert app.run(["table", "reconcile-schema", NAME, "--server", client.url]) == 0
+    assert "column stars BIGINT: another engine added it" in capsys.readouterr().out
     planned = client.reconcile_schema(NAME, take_over=True, dry_run=True)
-    assert planned.changes == ("column stars BIGINT: taken over",)
+    assert planned == ("column stars BIGINT: taken over",)
     assert client.show_table(NAME).schema.names == ("id", "name", "n")
-    assert client.reconcile_schema(NAME, take_over=True).changes == planned.changes
+    assert client.reconcile_schema(NAME, take_over=True) == planned
     put(client, {"id": 3, "name": "fork", "n": 7, "stars": 5})
     assert [r["stars"] for r in rows(client, "lake")] == [None, None, 5]
-    assert client.reconcile_schema(NAME).foreign == ()
+    assert client.reconcile_schema(NAME, take_over=True) == ()

@@ -34,7 +34,7 @@ from lakeward.errors import InvalidAlter, InvalidRequest
 from lakeward.model import FIXED_FOREVER, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
-from lakeward.protocol.operate import ResyncChoice, ResyncTable
+from lakeward.protocol.operate import ReconcileSchema, ResyncChoice, ResyncTable, SchemaReconciled
 
 if TYPE_CHECKING:
     from lakeward.client import Client
@@ -352,7 +352,9 @@ def reconcile_schema(
 
     Example: lakeward table reconcile-schema shop.orders --dry-run"""
     with open_client(server) as client:
-        done = client.reconcile_schema(table, dry_run=dry_run, take_over=take_over, lake=lake)
+        request = ReconcileSchema(dry_run=dry_run, take_over=take_over)
+        route = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(table))
+        done = client.server.call(SchemaReconciled, "POST", route, request, params=lake_params(lake))
     if as_json:
         shown = {"table": table, "changes": list(done.changes), "dry_run": dry_run, "foreign": list(done.foreign)}
         print_json(shown)

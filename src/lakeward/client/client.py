@@ -199,14 +199,13 @@ class Client:
 
     def reconcile_schema(
         self, path: str, *, dry_run: bool = False, take_over: bool = False, lake: str | None = None
-    ) -> SchemaReconciled:
-        """Undoes changes of other engines to the lake table's columns or partitioning where rounds need it. The answer
-        has a description of each, and the columns that they added. `take_over`: those become the table's own;
-        `dry_run` changes nothing; `lake`: this lake instead of the first. Raises `InvalidAlter` for a change that
-        cannot be undone."""
+    ) -> tuple[str, ...]:
+        """Undoes changes of other engines to the lake table's columns or partitioning where rounds need it, and returns
+        a description of each. `take_over`: columns that they added become the table's own; `dry_run` changes nothing;
+        `lake`: this lake instead of the first. Raises `InvalidAlter` for a change that cannot be undone."""
         route = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path))
         request = ReconcileSchema(dry_run=dry_run, take_over=take_over)
-        return self.server.call(SchemaReconciled, "POST", route, request, params=_of(lake))
+        return self.server.call(SchemaReconciled, "POST", route, request, params=_of(lake)).changes
 
     def restore_lake(self, path: str, *, anew: bool = False, lake: str | None = None) -> str | None:
         """Restores a lake table that was dropped and returns the file that it came from. `anew`: if nothing is left,
