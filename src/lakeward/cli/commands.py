@@ -49,5 +49,6 @@ COMMANDS = (
     Command("up", "lakeward.cli.run.up", "Runs the server and one local job, supervised, for one machine."),
     Command("verify", "lakeward.cli.verify", "Checks that every row is in the lake exactly once."),
     Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),
+    Command("what-if", "lakeward.cli.whatif", "Which tables would be late with more tables or fewer slots."),
     Command("write", "lakeward.cli.files.rows", "Writes rows from a file: JSON lines, CSV, Parquet, Arrow."),
 )

@@ -175,6 +175,9 @@ class AdmissionQuery:
     pool: str = "default"
     freshness_ms: Mapping[str, int] = field(default_factory=dict)
     round_ms: Mapping[str, int] = field(default_factory=dict)
+    replay_ms: int = 0
+    """Replays the arrivals of so much time, as the rounds of then show them; 0: rows arrive in every table all the
+    time."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,9 @@ the simulator, which runs the very planner."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.schedule.simulator import LIMIT_S, Budget, SimResult, SimTable, lakeward, simulate
@@ -30,13 +32,35 @@ class Forecast:
         slots = query.slots if query.slots is not None else max(1, live)
         if not 1 <= slots <= 10_000:
             raise InvalidRequest(what="slots", reason=f"{slots} is not between 1 and 10,000")
+        window_ms = None
+        if query.replay_ms:
+            tables, window_ms = self._replayed(tables, query.replay_ms)
         return forecast(
             tables,
             slots,
+            window_ms=window_ms,
             margin_share=self._board.options.margin_share,
             margin_ms=1_000 * self._board.options.margin_s,
             budget=budget or Budget(LIMIT_S),
         )
+
+    def _replayed(self, tables: Sequence[SimTable], replay_ms: int) -> tuple[list[SimTable], float]:
+        """The tables with the arrivals of the busiest stretch of that time, as long as the budget of rounds allows."""
+        with self._board.lock:
+            now = self._board.clock.now_ms()
+            labels = {(s.table_id, s.name): s.label for s in self._board.sides()}
+            times = self._board.store.load_round_times(now - replay_ms)
+        rounds: dict[str, list[tuple[int, int]]] = {}
+        for table_id, side, began, ended in times:
+            if (label := labels.get((table_id, side))) is not None:
+                rounds.setdefault(label, []).append((began, ended))
+        if not rounds:
+            reason = "no table had a round with rows in that time: ask without it"
+            raise InvalidRequest(what="replay", reason=reason)
+        window_ms = min(float(replay_ms), max(ROUNDS_BUDGET / _rate(tables), 3 * max(t.freshness_ms for t in tables)))
+        start = busiest(sorted(began for each in rounds.values() for began, _ in each), window_ms)
+        spans = {t.name: busy_spans(rounds.get(t.name, ()), t.freshness_ms) for t in tables}
+        return [_within(t, spans[t.name] if t.name in rounds else None, start, window_ms) for t in tables], window_ms
 
     def _tables(self, query: AdmissionQuery) -> list[SimTable]:
         """Measured tables of the pool with what the question changes, and those that exist only in the question. One
@@ -62,11 +86,54 @@ class Forecast:
         return tables
 
 
+def busy_spans(rounds: Sequence[tuple[int, int]], freshness_ms: float) -> list[tuple[float, float]]:
+    """When rows arrived, by rounds in order of time: a round's rows came since the round before it began, and at most
+    one freshness earlier than its own end. Spans that meet are one."""
+    spans: list[tuple[float, float]] = []
+    for began, ended in rounds:
+        first = max(ended - freshness_ms, spans[-1][1] if spans else 0.0)
+        if spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], float(began))
+        elif began > first:
+            spans.append((float(first), float(began)))
+        else:
+            spans.append((float(began), float(began)))
+    return spans
+
+
+def busiest(starts: Sequence[int], window_ms: float) -> int:
+    """The beginning of the stretch of that length in which most rounds began; `starts` in order."""
+    return max(starts, key=lambda at: bisect_right(starts, at + window_ms) - bisect_left(starts, at))
+
+
+def _within(
+    table: SimTable, spans: Sequence[tuple[float, float]] | None, start_ms: float, window_ms: float
+) -> SimTable:
+    """A table without rounds of its own, as one that does not exist yet, gets rows all the time."""
+    if spans is None:
+        return table
+    cut = [(max(0.0, low - start_ms), high - start_ms) for low, high in spans]
+    return replace(table, busy_ms=tuple((low, high) for low, high in cut if high >= 0 and low <= window_ms))
+
+
+def _rate(tables: Sequence[SimTable]) -> float:
+    """Rounds in a millisecond, where rows arrive all the time."""
+    return sum(1 / max(t.freshness_ms - t.round_ms, t.round_ms) for t in tables)
+
+
 def forecast(
-    tables: Sequence[SimTable], slots: int, *, margin_share: float, margin_ms: float, budget: Budget
+    tables: Sequence[SimTable],
+    slots: int,
+    *,
+    margin_share: float,
+    margin_ms: float,
+    budget: Budget,
+    window_ms: float | None = None,
 ) -> AdmissionAnswer:
+    """`window_ms`: how long to simulate; None: by the tables."""
+
     def run(slots: int) -> SimResult:
-        return _run(tables, slots, margin_share, margin_ms, budget)
+        return _run(tables, slots, margin_share, margin_ms, budget, window_ms)
 
     result = run(slots)
     broken = [t for t in tables if t.best_ratio > 1 or t.name in result.missed]
@@ -84,18 +151,24 @@ def forecast(
     )
 
 
-def _run(tables: Sequence[SimTable], slots: int, margin_share: float, margin_ms: float, budget: Budget) -> SimResult:
+def _run(
+    tables: Sequence[SimTable],
+    slots: int,
+    margin_share: float,
+    margin_ms: float,
+    budget: Budget,
+    window_ms: float | None = None,
+) -> SimResult:
     """Long enough for every table to have three rounds, as far as the budget goes."""
     if not tables:
         return SimResult(runs=(), rounds=0, elapsed_ms=0, slots=slots)
     longest = 3 * max(max(t.freshness_ms, 2 * t.round_ms) for t in tables)
-    rate = sum(1 / max(t.freshness_ms - t.round_ms, t.round_ms) for t in tables)
     spread = [SimTable(**{**vars(t), "first_ms": t.freshness_ms * i / len(tables)}) for i, t in enumerate(tables)]
     return simulate(
         spread,
         slots,
         lakeward,
-        until_ms=min(longest, ROUNDS_BUDGET / rate),
+        until_ms=window_ms or min(longest, ROUNDS_BUDGET / _rate(tables)),
         margin_share=margin_share,
         margin_ms=margin_ms,
         budget=budget,

@@ -9,6 +9,7 @@ import math
 import random
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -28,8 +29,8 @@ COMPACTION_SLOTS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class SimTable:
-    """Rows arrive every `every_ms` (0: all the time), the first at `first_ms`. `noise`: durations differ by up to this
-    share.
+    """Rows arrive every `every_ms` (0: all the time), the first at `first_ms`; or all the time within
+    the spans of `busy_ms`, in order, and never else. `noise`: durations differ by up to this share.
     """
 
     name: str
@@ -37,6 +38,7 @@ class SimTable:
     round_ms: float
     first_ms: float = 0.0
     every_ms: float = 0.0
+    busy_ms: tuple[tuple[float, float], ...] | None = None
     priority: int = 0
     fails: bool = False
     """Every round fails."""
@@ -73,6 +75,9 @@ class TableRun:
 
     def next_arrival(self, after_ms: float) -> float:
         table = self.table
+        if table.busy_ms is not None:
+            index = bisect_left(table.busy_ms, after_ms, key=lambda span: span[1])
+            return max(after_ms, table.busy_ms[index][0]) if index < len(table.busy_ms) else math.inf
         if after_ms < table.first_ms:
             return table.first_ms
         if table.every_ms <= 0:
@@ -133,7 +138,7 @@ class Simulation:
         rng = random.Random(self.seed)  # noqa: S311 (durations of a simulation)
         self.runs = [TableRun(table=t) for t in self.tables]
         self.by_name = {r.table.name: r for r in self.runs}
-        arrivals = sorted((t.table.first_ms, i) for i, t in enumerate(self.runs))
+        arrivals = sorted((t.next_arrival(-1.0), i) for i, t in enumerate(self.runs))
         ends: list[tuple[float, int]] = []
         rounds, busy = 0, 0.0
         while not self.is_cut:

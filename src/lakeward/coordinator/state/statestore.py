@@ -390,6 +390,15 @@ class StateStore:
         )
         return self.left_out.sensible("round", rows, lambda row: decode(RoundStatus, load_json(row[1], "its record")))
 
+    def load_round_times(self, since_ms: int) -> list[tuple[TableId, SideName, int, int]]:
+        """When rounds that wrote rows began and ended, oldest first."""
+        rows = self.connection.execute(
+            "select table_id, side, json_extract(body, '$.started_at_ms'), ended_at_ms from rounds "
+            "where kind = 'tier' and ended_at_ms >= ? and json_extract(body, '$.rows') > 0 order by ended_at_ms",
+            (since_ms,),
+        )
+        return [(TableId(row[0]), SideName.parse(row[1]), int(row[2] or row[3]), int(row[3])) for row in rows]
+
     def prune_rounds(self, kept: int) -> None:
         self.connection.execute("delete from rounds where seq <= (select max(seq) from rounds) - ?", (kept,))
         oldest = f"-{COST_DAYS} day"
