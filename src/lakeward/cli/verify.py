@@ -16,7 +16,7 @@ from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
 from lakeward.cli.source import verify_postgres
 from lakeward.config.tables import lakes_in_use
-from lakeward.errors import InvalidInput, InvalidTable, LakewardError, UnsupportedType
+from lakeward.errors import InvalidInput, InvalidRequest, InvalidTable, LakewardError, UnsupportedType
 from lakeward.model import SideName, TablePath, changelog_side, named_sides
 from lakeward.protocol.codec import encode
 
@@ -49,6 +49,10 @@ def verify(
     postgres: Annotated[
         str | None, typer.Option("--postgres", help="Compare this source's tables with Postgres at one LSN.")
     ] = None,
+    offline: Annotated[
+        str | None,
+        typer.Option("--offline", help="The warehouse: check its files without a server."),
+    ] = None,
     lake: Lake = None,
     fluss: Fluss = None,
     fluss_user: FlussUser = None,
@@ -60,10 +64,12 @@ def verify(
 
     Example: lakeward verify shop.orders --deep"""
     from lakeward.verify import verify_table
-    from lakeward.verify.certificate import CertificateVerdict
 
     if postgres is not None:
         verify_postgres(postgres, server, as_json)
+        return
+    if offline is not None:
+        _verify_offline(offline, table, as_json=as_json)
         return
     if fluss is not None:
         check_no_server(server, lake)
@@ -81,6 +87,13 @@ def verify(
                 for path in paths
                 for side in _sides(plugin, path, lake)
             ]
+    _report(certificates, as_json=as_json)
+
+
+def _report(certificates: Sequence[Certificate], *, as_json: bool) -> None:
+    """Prints them. Raises `Exit` with the exit code of the worst."""
+    from lakeward.verify.certificate import CertificateVerdict
+
     if as_json:
         print_json([{**encode(c), "totals": c.totals, "verdict": c.verdict, "holds": c.holds} for c in certificates])
     else:
@@ -92,6 +105,31 @@ def verify(
     if CertificateVerdict.BROKEN in verdicts:
         raise typer.Exit(1)
     if CertificateVerdict.NOT_CHECKED in verdicts:
+        raise typer.Exit(NOT_CHECKED)
+
+
+def _verify_offline(warehouse: str, table: str | None, *, as_json: bool) -> None:
+    from lakeward.verify.offline import check
+
+    if table is None:
+        raise InvalidRequest(what="verify --offline", reason="name the table too")
+    try:
+        report = check(warehouse, str(TablePath.parse(table)))
+    except FileNotFoundError as error:
+        raise InvalidRequest(
+            what="verify --offline", reason=f"{error}; only Iceberg tables can be checked so"
+        ) from error
+    if as_json:
+        print_json(report)
+    else:
+        verdict = "DOES NOT HOLD" if report["findings"] else "partly checked" if report["unchecked"] else "holds"
+        counts = f"{report['snapshots']} snapshots, {report['certificates']} certificates"
+        print(f"{table}: {verdict}; {counted(report['rows'], 'row')}, {counts}")
+        for words in (*report["findings"], *(f"not checked: {reason}" for reason in report["unchecked"])):
+            print(f"  {words}")
+    if report["findings"]:
+        raise typer.Exit(1)
+    if not report["certificates"]:
         raise typer.Exit(NOT_CHECKED)
 
 

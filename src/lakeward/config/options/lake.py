@@ -103,6 +103,13 @@ TABLE_DATALAKE_AUTO_COMPACTION = option(
     TABLE,
     fluss="false",
 )
+TABLE_DATALAKE_CERTIFICATES = option(
+    "table.datalake.certificates",
+    boolean(),
+    "false",
+    "Whether each round's snapshot has a certificate, by which `verify --offline` checks the lake without the server.",
+    TABLE,
+)
 TABLE_DATALAKE_AUTO_EXPIRE_SNAPSHOT = option(
     "table.datalake.auto-expire-snapshot",
     boolean(),

@@ -29,6 +29,7 @@ from lakeward.spi import CommitProperties, Committable, LakeSnapshot, LakeTotals
 from lakeward.tiering.round.plan import plan_comparison, plan_left
 from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.work.backoff import delays
+from lakeward.tiering.work.certificate import CERTIFICATE_KEY, find_last, is_certified, plan_certificate
 from lakeward.tiering.work.landing import Landing
 from lakeward.tiering.work.runner import RoundEnd
 
@@ -150,12 +151,20 @@ class RoundCommit(Landing):
 
     def _resolve(self, base: LakeBase) -> Committable:
         table, round_id, offsets = self.plan.table, self.round_id, self.kept.offsets
-        extra = self.patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
+        prepared = self.patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
+        extra = {**prepared, **self._certificate()}
         return self.patiently(
             lambda: self.committer.prepare(
                 self.kept.results, self.kept.replaced, base, self._properties(extra), self._renewal()
             )
         )
+
+    def _certificate(self) -> dict[str, str]:
+        if not is_certified(self.plan.table) or not self.kept.outcomes:
+            return {}
+        last = find_last(self.patiently(self.reader.snapshots))
+        is_log = not self.table.is_pk
+        return {CERTIFICATE_KEY: plan_certificate(self.kept.outcomes, last, is_log=is_log, generation=self.generation)}
 
     def _renewal(self) -> Renewal | None:
         head, renewed = plan_comparison(self.plan, is_resync=self.is_resync), self.kept.renewed

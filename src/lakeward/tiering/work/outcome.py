@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from lakeward.changelog.rowsum import RowSum
 from lakeward.errors import LakewardError
 from lakeward.model import OffsetSet, RoundId, SideName, Split
 from lakeward.protocol.codec import Packed
@@ -35,6 +36,9 @@ class WriteOutcome(Packed):
     renewed: OffsetSet = field(default_factory=OffsetSet)
     read_with: tuple[SideName, ...] = ()
     """Sides whose writers got their rows from the same read of the log."""
+
+    sums: RowSum | None = None
+    """Of the rows that were written; None where the table has no certificates, and for a comparison with the lake."""
 
     rows: int = 0
     bytes_read: int = 0

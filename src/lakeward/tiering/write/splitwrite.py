@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.columns import Mask, keep_rows, with_change, with_change_name, without_prev
+from lakeward.changelog.rowsum import RowSum
 from lakeward.model import (
     OFFSET,
     TIMESTAMP,
@@ -40,6 +41,7 @@ from lakeward.spi import (
     check_table,
     next_offset,
 )
+from lakeward.tiering.work.certificate import is_certified
 from lakeward.tiering.work.outcome import WriteOutcome
 from lakeward.tiering.work.stop import TaskStop
 from lakeward.tiering.work.writeorder import WriteOrder
@@ -83,6 +85,7 @@ class SplitWriter:
         self._signal = signal
         self._writer: LakeWriter | None = None
         self._rows = 0
+        self._sums = RowSum() if self._is_certified() else None
 
     def run(self) -> WriteOutcome:
         split = self._split
@@ -106,9 +109,14 @@ class SplitWriter:
             result=result,
             replaced=written.replaced,
             renewed=written.renewed,
+            sums=self._sums,
             rows=self._rows,
             bytes_read=written.bytes_read,
         )
+
+    def _is_certified(self) -> bool:
+        is_compared = isinstance(self._split, SnapshotSplit) and self._order.compare_with is not None
+        return is_certified(self._order.table) and not is_compared
 
     def _facts(self) -> dict[str, str]:
         order = self._order
@@ -261,6 +269,7 @@ class SplitWriter:
     def _delete_keys(self, keys: pa.RecordBatch) -> None:
         writer = self._open_writer()
         assert isinstance(writer, SupportsKeyDeletes), f"{self._lake.name} takes no keys"
+        self._sums = None
         writer.delete_keys(keys)
 
     def _open_writer(self) -> LakeWriter:
@@ -282,6 +291,7 @@ class SplitWriter:
             writer = self._open_writer()
             assert isinstance(writer, SupportsChanges), f"{self._lake.name} takes no changes"
             writer.write_changes(changes)
+            self._sums = None  # the format merges by key: what was written is not what the lake shows
             self._rows += changes.num_rows
         fault_point("split.batch", **self._facts(), rows=self._rows)
 
@@ -289,6 +299,8 @@ class SplitWriter:
         if batch.num_rows:
             self._open_writer().write(batch)
             self._rows += batch.num_rows
+            if self._sums is not None:
+                self._sums = self._sums.plus(batch)
         fault_point("split.batch", **self._facts(), rows=self._rows)
 
 
