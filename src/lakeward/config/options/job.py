@@ -68,6 +68,16 @@ TIERING_METRICS_PORT = optional(
     "Port for the job's own /metrics; 0 takes a free one.",
     JOB,
 )
+TIERING_OTLP_ENDPOINT = optional(
+    "tiering.otlp-endpoint",
+    text(),
+    "no traces",
+    "Address of an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each round.",
+    JOB,
+)
+TIERING_OPENLINEAGE_URL = optional(
+    "tiering.openlineage-url", text(), "no events", "Address that gets an OpenLineage event for each round.", JOB
+)
 TIERING_CACHE_DIR = optional(
     "tiering.cache-dir",
     path(),

@@ -25,6 +25,7 @@ from lakeward.tiering.job.enumerate import Enumerator, JobIdentity
 from lakeward.tiering.job.formats import openable_formats
 from lakeward.tiering.job.jobname import hold_name
 from lakeward.tiering.job.metrics import JobMetrics, MetricsServer
+from lakeward.tiering.job.observe import RoundObserver
 from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, load_hudi, open_session
 from lakeward.tiering.job.warmup import WarmUp
@@ -64,6 +65,7 @@ class TieringJob:
         self.on_round: Callable[[LeasedWork, RoundEnd], None] = lambda _work, _end: None
         """Called from the threads of works, with each end."""
 
+        self.observer = RoundObserver.of(options)
         self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
         self.world = JobWorld(
             hot=hot,
@@ -152,6 +154,7 @@ class TieringJob:
 
     def _close(self) -> None:
         self._dispatcher.close()
+        self.observer.close()
         if self._server is not None:
             self._server.close()
         if self._flags is not None:
@@ -183,9 +186,11 @@ class TieringJob:
             )
 
     def _run_work(self, work: LeasedWork) -> None:
+        began_s = time.time()
         end = load_runner(work.handed.kind).run(work, self.world)
         self.enumerator.end(work, end)
         self.on_round(work, end)
+        self.observer.note(work, end, began_s)
         self.duty.after_round(work.handed.path, end)
 
     def _note_end(self, end: RoundEnd) -> None:

@@ -70,6 +70,8 @@ class TieringOptions:
     held_rows: int = 20_000
     commit: CommitLimits = field(default_factory=CommitLimits)
     metrics_port: int | None = None
+    otlp_endpoint: str | None = None
+    openlineage_url: str | None = None
     cache_dir: Path | None = None
     compaction: CompactionPolicy = field(default_factory=CompactionPolicy)
     compaction_bytes: int = 1 << 30
@@ -106,6 +108,8 @@ class TieringOptions:
                 foreign_commits=config.get(options.TIERING_COMMIT_MAX_ATTEMPTS),
             ),
             metrics_port=config.get(options.TIERING_METRICS_PORT),
+            otlp_endpoint=config.get(options.TIERING_OTLP_ENDPOINT),
+            openlineage_url=config.get(options.TIERING_OPENLINEAGE_URL),
             cache_dir=config.get(options.TIERING_CACHE_DIR),
             compaction=CompactionPolicy(
                 fan_in=config.get(options.COMPACTION_FAN_IN),
