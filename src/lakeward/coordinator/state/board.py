@@ -91,11 +91,14 @@ class Board:
     def touch_job(self, job: JobRecord) -> None:
         self._dirty_jobs[job.name] = job
 
-    def add(self, record: TableRecord) -> None:
+    def add(self, record: TableRecord, *, is_stored: bool = False) -> None:
+        """`is_stored`: its sides are on disk as they are."""
         self.tables[record.table_id] = record
         self.by_path[record.info.path] = record.table_id
         for side in record.sides.values():
-            self.add_side(side)
+            self._sides[side.id] = side
+            if not is_stored:
+                self.touch(side)
 
     def add_side(self, side: LakeSide) -> None:
         self._sides[side.id] = side

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.coordinator.options import SideOptions, sides_of
+from lakeward.coordinator.options import SideOptions, Sides, sides_of
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StoredSide
@@ -22,23 +22,20 @@ class Registry:
     def load(self) -> None:
         """At start: the hot store says which tables there are, the stored state what was known of each side."""
         board = self._board
-        tables = board.hot.load_tables()
+        tables, sides_by_properties = board.hot.load_tables(), dict[frozenset[tuple[str, str]], Sides]()
         with board.change():
             stored, offsets = board.store.load_sides(), board.store.load_offsets()
             for table in tables:
-                record = self._record(table)
-                board.add(record)
+                properties = frozenset(table.descriptor.properties.items())
+                if properties not in sides_by_properties:  # most tables have the same few
+                    sides_by_properties[properties] = sides_of(table, board.options)
+                record = _record(table, sides_by_properties[properties])
+                board.add(record, is_stored=True)
                 for side in record.sides.values():
                     self._restore(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
             dropped_sides = [s for s in stored.values() if s.state != _S.DROPPED]
             with board.store.transaction():
                 board.store.save_sides([_dropped(s) for s in dropped_sides], board.clock.now_ms())
-
-    def _record(self, table: TableInfo) -> TableRecord:
-        record = TableRecord(info=table)
-        for name, options in sides_of(table, self._board.options).items():
-            record.add_side(name, options)
-        return record
 
     def _restore(self, side: LakeSide, stored: StoredSide | None, offsets: OffsetMap) -> None:
         side.committed = offsets
@@ -82,7 +79,7 @@ class Registry:
         One that was adopted has the id of the table that the lake belonged to. When that was dropped here, its ledger
         goes on: what it records is recorded once, and no epoch is handed out twice."""
         board = self._board
-        record = self._record(table)
+        record = _record(table, sides_of(table, board.options))
         with board.change():
             board.add(record)
             for side in record.sides.values():
@@ -142,6 +139,13 @@ class Registry:
             for side in record.sides.values():
                 board.enter(side, _S.DROPPED)
             board.remove(record)
+
+
+def _record(table: TableInfo, sides: Sides) -> TableRecord:
+    record = TableRecord(info=table)
+    for name, options in sides.items():
+        record.add_side(name, options)
+    return record
 
 
 def _dropped(stored: StoredSide) -> StoredSide:
