@@ -137,11 +137,10 @@ def measure_aggregate(report: Report, bench: Bench) -> None:
         def run(name: str) -> Any:
             return engine.execute(query.format(f"{name}_")).fetchall()
 
-        alone = _median_s(lambda: run("default"))
         for at in range(0, TAIL_ROWS, CHUNK):
             table.upsert(rows(at, min(CHUNK, TAIL_ROWS - at), 1))
         with report.measure() as cost:
-            live = _median_s(lambda: run("live"))
+            alone, live = _medians_s(lambda: run("default"), lambda: run("live"))
     report.add(
         f"DuckDB, group by over {LAKE_ROWS:,} lake rows and {TAIL_ROWS:,} in the tail",
         figure=live,
@@ -154,14 +153,16 @@ def measure_aggregate(report: Report, bench: Bench) -> None:
     )
 
 
-def _median_s(call: Callable[[], Any]) -> float:
-    call()
-    took = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        call()
-        took.append(time.perf_counter() - began)
-    return statistics.median(took)
+def _medians_s(*calls: Callable[[], Any]) -> list[float]:
+    """In turn, so that a machine with other work hurts each alike."""
+    took: list[list[float]] = [[] for _ in calls]
+    for number in range(REPEATS + 1):
+        for times, call in zip(took, calls, strict=True):
+            began = time.perf_counter()
+            call()
+            if number:  # the first one warms up
+                times.append(time.perf_counter() - began)
+    return [statistics.median(times) for times in took]
 
 
 def measure_many(report: Report, folder: Path) -> None:
