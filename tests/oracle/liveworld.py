@@ -19,7 +19,7 @@ from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import AlterTable
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.server.iceberg.readonly import ReadOnlyTables
-from lakeward.server.live.serversource import ServerSource
+from lakeward.server.live.serversource import ServerLiveSource
 from lakeward.server.live.table import LiveLimits
 from lakeward.server.live.warehouse import LiveOptions, LiveWarehouse
 from lakeward_testing.ports import free_port
@@ -73,7 +73,9 @@ class LiveWorld:
 
     def _open(self) -> None:
         parts = self.lakeward
-        source = ServerSource(parts.coordinator, parts.store, [DEFAULT_SIDE.lake], parts.clock, self._options.keep_s)
+        source = ServerLiveSource(
+            parts.coordinator, parts.store, [DEFAULT_SIDE.lake], parts.clock, self._options.keep_s
+        )
         self.live = LiveWarehouse(source, self._folder, parts.clock, self._options)
         catalog = self._lake.connection.catalog
         read_only = ReadOnlyTables(catalog, self.live, parts.coordinator.cuts.load_cut)

@@ -188,11 +188,11 @@ class LakewardServer:
     def _open_live(self, lakes: ServerLakes, coordinator: Coordinator, store: EmbeddedStore) -> LiveWarehouse | None:
         if not lakes.has_embedded_catalog:
             return None
-        from lakeward.server.live.serversource import ServerSource  # it brings PyIceberg
+        from lakeward.server.live.serversource import ServerLiveSource  # it brings PyIceberg
         from lakeward.server.live.warehouse import LiveOptions, LiveWarehouse
 
         live_options = LiveOptions.of(self.config)
-        source = ServerSource(coordinator, store, lakes.embedded_names(), self._clock, live_options.keep_s)
+        source = ServerLiveSource(coordinator, store, lakes.embedded_names(), self._clock, live_options.keep_s)
         live = LiveWarehouse(source, self.settings.data, self._clock, live_options)
         self._stack.callback(live.close)
         live.thread.start()

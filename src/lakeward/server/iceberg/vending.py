@@ -84,7 +84,7 @@ class VendOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Credentials:
+class VendedCredentials:
     """`config`: as Iceberg's clients name them."""
 
     prefix: str
@@ -127,7 +127,7 @@ def find_places(metadata: TableMetadata) -> list[str]:
 
 
 def answer_vended(
-    location: str | None, metadata: TableMetadata, credentials: Credentials | None, body: str | None = None
+    location: str | None, metadata: TableMetadata, credentials: VendedCredentials | None, body: str | None = None
 ) -> Response:
     """A loaded table. Credentials stand twice, as clients of either age look for them."""
     if credentials is None:
@@ -142,7 +142,7 @@ class CredentialVendor:
         self._options, self._clock = options, clock or SystemClock()
         self._lock = threading.Lock()
         self._client: Any = None
-        self._issued: dict[tuple[str, str], Credentials] = {}
+        self._issued: dict[tuple[str, str], VendedCredentials] = {}
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> CredentialVendor | None:
@@ -150,14 +150,14 @@ class CredentialVendor:
         options = VendOptions.of(properties)
         return None if options is None else cls(options)
 
-    def find(self, call: CatalogCall, metadata: TableMetadata, *, writes: bool) -> Credentials | None:
+    def find(self, call: CatalogCall, metadata: TableMetadata, *, writes: bool) -> VendedCredentials | None:
         """None where the client asks for none, or the table lies outside S3. `writes`: whether its warehouse takes
         any. Raises `LakeUnavailable`."""
         if DELEGATION not in call.headers.get(DELEGATION_HEADER, ""):
             return None
         return self.vend(metadata, call.token_name, writes=writes and Role.JOB in GRANTS[call.role])
 
-    def vend(self, metadata: TableMetadata, caller: str, *, writes: bool) -> Credentials | None:
+    def vend(self, metadata: TableMetadata, caller: str, *, writes: bool) -> VendedCredentials | None:
         """Raises `LakeUnavailable`."""
         places = find_places(metadata)
         if not places:
@@ -171,7 +171,7 @@ class CredentialVendor:
                 cached = self._issued[caller, policy] = self._ask(metadata.location, caller, policy)
             return cached
 
-    def _ask(self, prefix: str, caller: str, policy: str) -> Credentials:
+    def _ask(self, prefix: str, caller: str, policy: str) -> VendedCredentials:
         session = re.sub(r"[^\w+=,.@-]", "_", f"lakeward-{caller}")[:64]
         role, seconds = self._options.role, self._options.duration_s
         try:
@@ -190,7 +190,7 @@ class CredentialVendor:
             "s3.session-token": issued["SessionToken"],
             "s3.session-token-expires-at-ms": str(ends_at_ms),
         }
-        return Credentials(prefix=prefix, config=config, ends_at_ms=ends_at_ms)
+        return VendedCredentials(prefix=prefix, config=config, ends_at_ms=ends_at_ms)
 
     def _sts(self) -> Any:
         """The server's own credentials come from its environment."""

@@ -28,7 +28,7 @@ class _Held:
     ends_at_ms: int
 
 
-class ServerSource(LiveSource):
+class ServerLiveSource(LiveSource):
     """`lakes`: names of those whose Iceberg catalog this server keeps."""
 
     def __init__(
@@ -89,7 +89,7 @@ class ServerSource(LiveSource):
 
 
 class ServerEntry(LiveEntry):
-    def __init__(self, source: ServerSource, side: LakeSide) -> None:
+    def __init__(self, source: ServerLiveSource, side: LakeSide) -> None:
         self._source, self._side, self.info = source, side, side.info
 
     def check_joined(self) -> None:
