@@ -20,7 +20,16 @@ from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
-from lakeward.model import SYSTEM_COLUMNS_PROPERTY, Bucket, Column, StringType, TablePath
+from lakeward.model import (
+    SYSTEM_COLUMNS_PROPERTY,
+    Bucket,
+    Column,
+    ColumnChanges,
+    StringType,
+    TablePath,
+    change_columns,
+    parse_type,
+)
 from lakeward.spi import SupportsSnapshotNames
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
@@ -285,3 +294,32 @@ def test_deletes_that_java_writes_count_also_as_deletion_vectors(lake: PaimonLak
         assert sorted(int(line.split("|")[0]) for line in java("read", copy)) == [
             r["id"] for r in user_rows(lake, copy)
         ]
+
+
+def test_java_reads_columns_that_changed(lake: PaimonLakeStorage, java: JavaPaimon) -> None:
+    """Names that were swapped, a wider type, a column between others, one that was dropped; before and after our
+    compaction."""
+    columns = {"id": "BIGINT NOT NULL", "a": "INT", "b": "STRING", "gone": "STRING"}
+    log = SUITE.make_log(lake, columns=columns, primary_key=("id",))
+    log.upsert(B0, {"id": 1, "a": 5, "b": "x", "gone": "old"}, {"id": 2, "a": 6, "b": "y", "gone": "old"})
+    LakeRound.plan(lake, log).run()
+    changes = ColumnChanges(
+        rename={"a": "b", "b": "a"},
+        drop=("gone",),
+        add=(Column(name="c", type=StringType()),),
+        widen={"a": parse_type("BIGINT")},
+        after={"c": "id"},
+    )
+    after = change_columns(log.table, changes)
+    catalog = lake.catalog()
+    catalog.check_evolve(log.table, after)
+    catalog.evolve(log.table, after)
+    catalog.finish_evolve(after)
+    changed = ScriptedLog(after)
+    changed.skip(B0, log.end(B0))
+    changed.upsert(B0, {"id": 3, "c": "new", "b": 2**40, "a": "z"})
+    LakeRound.plan(lake, changed).run()
+    wanted = ["1|null|5|x", "2|null|6|y", f"3|new|{2**40}|z"]
+    assert java.rows(changed) == wanted
+    LakeRewrite(lake=lake, table=after).run()
+    assert java.rows(changed) == wanted
