@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,15 @@ def test_it_reads_columns_that_changed(lake: DeltaLakeStorage, engine: JavaIcebe
     log, wanted = changed_columns(lake, widen=widen)
     name = f"delta.`{lake.log(log.table.path).root}`"
     query = f"SELECT key, note, title, n, name, d FROM {name} ORDER BY key"
-    assert [tuple(r.values()) for r in engine.sql(query)] == wanted
+    names = ("key", "note", "title", "n", "name", "d")
+    expected = [tuple(map(_as_json, row)) for row in wanted]
+    assert [tuple(r.get(name) for name in names) for r in engine.sql(query)] == expected
     LakeRewrite(lake=lake, table=log.table).run()
-    assert [tuple(r.values()) for r in engine.sql(query)] == wanted
+    assert [tuple(r.get(name) for name in names) for r in engine.sql(query)] == expected
+
+
+def _as_json(value: Any) -> Any:
+    """As the engine's answer spells times; nulls are left out of it."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S}.000".rjust(23, "0")
+    return str(value) if isinstance(value, date) else value
