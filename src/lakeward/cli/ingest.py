@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Server, note
+from lakeward.cli.output import Json, Server, note, print_json
 from lakeward.errors import InvalidRequest
 from lakeward.protocol import routes
 
@@ -51,12 +51,17 @@ def ingest(
     until_idle: Annotated[bool, Option(help="End once everything that was there is stored.")] = False,
     resnapshot: Annotated[bool, Option(help="Postgres: read every table again, with a new slot.")] = False,
     server: Server = None,
+    as_json: Json = False,
 ) -> None:
     """Brings rows from Kafka or Postgres into tables, each once, until it is stopped. Run again, it goes on where the
     server says that it was.
 
     Example: lakeward ingest postgres://me@db.example/shop --tables 'public.*' --to shop"""
-    arguments = {k: v for k, v in locals().items() if k not in ("origin", "name", "server", "until_idle", "resnapshot")}
+    arguments = {
+        k: v
+        for k, v in locals().items()
+        if k not in ("origin", "name", "server", "until_idle", "resnapshot", "as_json")
+    }
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
     from lakeward.model import StopSignal
     from lakeward.source.ingest import Ingest
@@ -81,6 +86,8 @@ def ingest(
         run.run({"resnapshot": True} if resnapshot else None)
         done = run.status.source
         note(f"source {source_name} ended at {run.last.position or 'the start'}; {done.rows:,} rows in all")
+        if as_json:
+            print_json({"source": source_name, "position": run.last.position, "rows": done.rows})
 
 
 def _name(origin: str) -> str:

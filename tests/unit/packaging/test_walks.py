@@ -51,7 +51,8 @@ def test_a_lake_format_subclasses_classes_of_at_most_six_files() -> None:
 
 @pytest.mark.parametrize("format", ["delta", "lance"])
 def test_a_lake_format_is_named_in_two_files_outside_its_folder(format: str) -> None:
-    """Which prefixes properties may have, and what `lakeward chaos` can break; the entry point is in pyproject.toml."""
+    """Which prefixes properties may have, and what `lakeward chaos` can break; the
+    entry point is in pyproject.toml."""
     word = re.compile(rf"[\"']{format}[\"']|lakeward\.lake\.{format}\b")
     naming = {
         str(path.relative_to(SRC))

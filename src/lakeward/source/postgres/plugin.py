@@ -14,7 +14,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.source.postgres.origin import Origin, lsn_text, parse_lsn
 from lakeward.source.postgres.snapshot import SnapshotReader
 from lakeward.source.postgres.stream import TABLES_S, ChangeStream
-from lakeward.source.postgres.tables import PgTables, TableState
+from lakeward.source.postgres.tables import IngestedTable, PgTables
 from lakeward.spi.source import Source, SourceGroup, SourceKind, SourceRun, State
 
 _DATABASE = re.compile(r"[A-Za-z0-9_-]+")
@@ -52,7 +52,7 @@ class PostgresSource(Source):
     def __init__(self, config: Mapping[str, Any], dsn: str) -> None:
         self.config, self.origin = config, Origin("postgres", dsn)
         self._slot_connection: Any = None
-        self._states: dict[str, TableState] = {}
+        self._states: dict[str, IngestedTable] = {}
         self._body: dict[str, Any] = {}
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class PostgresSource(Source):
             yield self._group(int(self._body["lsn"]))
         else:
             self._body = {k: v for k, v in state.items() if k != "tables"}
-            self._states = {name: TableState(**body) for name, body in state["tables"].items()}
+            self._states = {name: IngestedTable(**body) for name, body in state["tables"].items()}
             self._check(system)
             self._find_new(tables)
         while not run.is_stopping() and not run.status.source.paused:

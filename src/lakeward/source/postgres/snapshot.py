@@ -16,7 +16,7 @@ from psycopg2 import sql
 from lakeward.protocol.sources import Frame, FrameKind
 from lakeward.source.changes import ChangedTable
 from lakeward.source.postgres.origin import Origin, PgTable
-from lakeward.source.postgres.tables import TableState
+from lakeward.source.postgres.tables import IngestedTable
 from lakeward.spi.source import Step
 
 FIRST_ROWS, MOST_ROWS, CHUNK_BYTES = 200, 100_000, 8 << 20
@@ -39,7 +39,7 @@ class SnapshotReader:
     def close(self) -> None:
         self._connection.close()
 
-    def chunks(self, table: PgTable, changed: ChangedTable, state: TableState) -> Iterator[list[Step]]:
+    def chunks(self, table: PgTable, changed: ChangedTable, state: IngestedTable) -> Iterator[list[Step]]:
         """Steps of the chunks behind `state.last`, which moves along; the last call sets `state.done`."""
         rows = FIRST_ROWS
         while not state.done:

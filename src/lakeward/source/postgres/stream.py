@@ -14,7 +14,7 @@ from lakeward.protocol.sources import SourceLag
 from lakeward.source.changes import UNSET, ChangedTable, ChangeSet, Row, Stored
 from lakeward.source.postgres.origin import Origin, lsn_text, parse_lsn
 from lakeward.source.postgres.pgoutput import Begin, Commit, Relation, RowChange, Truncate, decode
-from lakeward.source.postgres.tables import PgTables, TableState
+from lakeward.source.postgres.tables import IngestedTable, PgTables
 from lakeward.spi.source import SourceGroup, SourceRun, State, Step
 
 FLUSH_S, FLUSH_BYTES, FLUSH_ROWS = 0.5, 8 << 20, 50_000
@@ -37,7 +37,7 @@ class ChangeStream:
         self,
         origin: Origin,
         tables: PgTables,
-        states: dict[str, TableState],
+        states: dict[str, IngestedTable],
         run: SourceRun,
         slot: str,
         lsn: int,

@@ -19,7 +19,7 @@ from lakeward.source.postgres.types import PgColumn, column_of, convert
 
 
 @dataclass
-class TableState:
+class IngestedTable:
     """The part of a position that belongs to one table.
 
     `last`: the key of the last row of the snapshot that is stored. `numbers`: column -> attnum, by which a rename is
@@ -55,7 +55,7 @@ class PgTables:
     def column(self, qualified: str, column: PgColumn) -> Column:
         return column_of(column, f"{qualified}.{column.name}" in self.config.get("text", ()))
 
-    def create(self, qualified: str) -> TableState:
+    def create(self, qualified: str) -> IngestedTable:
         """Raises `SourceStopped` for a table without a key."""
         table = self.origin.table(qualified)
         if table is None:
@@ -86,7 +86,7 @@ class PgTables:
                 f"{path} exists with another primary key ({keys})",
                 f"Drop it (`lakeward table drop {path}`), or ingest into another database with --to",
             )
-        state = TableState(to=path, numbers={c.name: c.number for c in table.columns})
+        state = IngestedTable(to=path, numbers={c.name: c.number for c in table.columns})
         self._add_columns(path, [c for c in columns if c.name not in existing.info.schema.names])
         return state
 
@@ -101,7 +101,7 @@ class PgTables:
 
         return ChangedTable(TablePath.parse(to), tuple(c.name for c in columns), tuple(key), to_arrow)
 
-    def relation_columns(self, relation: Relation, table: PgTable, state: TableState) -> list[PgColumn | None]:
+    def relation_columns(self, relation: Relation, table: PgTable, state: IngestedTable) -> list[PgColumn | None]:
         """A column for each value of the relation's rows. The catalog may be past the relation: a column that it has
         under another name is found by the rename, one that was dropped is stored while the table has it, and one that
         is nowhere any more is None."""
@@ -121,7 +121,7 @@ class PgTables:
                 columns.append(None)
         return columns
 
-    def plan_changes(self, table: PgTable, state: TableState) -> Callable[[], None] | None:
+    def plan_changes(self, table: PgTable, state: IngestedTable) -> Callable[[], None] | None:
         """How the table follows Postgres's catalog; None: it does. The plan alters the table and `state`, which is
         not `done` afterwards where Postgres changed rows without a word in its log."""
         numbers = {c.name: c.number for c in table.columns}

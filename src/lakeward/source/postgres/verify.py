@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeward.client import Client
 from lakeward.source.postgres.origin import Origin
 from lakeward.source.postgres.snapshot import SnapshotReader
-from lakeward.source.postgres.tables import PgTables, TableState
+from lakeward.source.postgres.tables import IngestedTable, PgTables
 
 MOST_EXAMPLES = 5
 
@@ -61,7 +61,7 @@ def compare_tables(origin: Origin, client: Client, config: Any, state: Any, snap
     tables = PgTables(origin, client, config)
     with closing(SnapshotReader(origin, snapshot)) as reader:
         for name, body in state["tables"].items():
-            yield _compare(tables, client, reader, name, TableState(**body).to)
+            yield _compare(tables, client, reader, name, IngestedTable(**body).to)
 
 
 def _compare(tables: PgTables, client: Client, reader: SnapshotReader, name: str, to: str) -> TableComparison:
@@ -73,7 +73,7 @@ def _compare(tables: PgTables, client: Client, reader: SnapshotReader, name: str
     with client.read(to, columns=changed.columns) as rows:
         for batch in rows:
             stored.update(_digests(pa.Table.from_batches([batch]), changed.columns, table.key))
-    for steps in reader.chunks(table, changed, TableState(to=to)):
+    for steps in reader.chunks(table, changed, IngestedTable(to=to)):
         for step in steps:
             for key, digest in _digests(step.rows, changed.columns, table.key):
                 result.rows += 1
