@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -14,6 +15,10 @@ from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Server, note, print_json
 from lakeward.errors import InvalidRequest
 from lakeward.protocol import routes
+
+if TYPE_CHECKING:
+    from lakeward.client import Client
+    from lakeward.spi.source import SourceKind
 
 Option = typer.Option
 
@@ -65,22 +70,11 @@ def ingest(
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
     from lakeward.model import StopSignal
     from lakeward.source.ingest import Ingest
-    from lakeward.spi.registry import load_source
 
     stopping = StopSignal()
     with open_client(server) as client:
-        if "://" in origin:
-            kind = load_source(urlsplit(origin).scheme)
-            config = kind.configure(origin, arguments)
-            source_name = name or _name(origin)
-            body = {"name": source_name, "kind": kind.name, "config": dict(config), "if_not_exists": True}
-            client.server.ask("POST", routes.SOURCES, body)
-            secret: str | None = origin
-        else:
-            source_name, secret = origin, None
-            shown = client.server.ask("GET", routes.SOURCE.format(source=origin))["source"]
-            kind, config = load_source(shown["kind"]), shown["config"]
-        source = kind.open(config, secret)
+        source_name, kind, config = _find_source(client, origin, name, arguments)
+        source = kind.open(config, origin if "://" in origin else None)
         run = Ingest(client, source_name, source, lambda: stopping.wait(0), until_idle=until_idle)
         note(f"source {source_name} ({kind.name}) runs; Ctrl-C ends it, and nothing is lost")
         run.run({"resnapshot": True} if resnapshot else None)
@@ -88,6 +82,22 @@ def ingest(
         note(f"source {source_name} ended at {run.last.position or 'the start'}; {done.rows:,} rows in all")
         if as_json:
             print_json({"source": source_name, "position": run.last.position, "rows": done.rows})
+
+
+def _find_source(
+    client: Client, origin: str, name: str | None, arguments: dict[str, Any]
+) -> tuple[str, SourceKind, Mapping[str, Any]]:
+    """Name, kind and settings. An origin that is a URL is registered; another one is the name of a source."""
+    from lakeward.spi.registry import load_source
+
+    if "://" not in origin:
+        shown = client.server.ask("GET", routes.SOURCE.format(source=origin))["source"]
+        return origin, load_source(shown["kind"]), shown["config"]
+    kind = load_source(urlsplit(origin).scheme)
+    config, source_name = kind.configure(origin, arguments), name or _name(origin)
+    body = {"name": source_name, "kind": kind.name, "config": dict(config), "if_not_exists": True}
+    client.server.ask("POST", routes.SOURCES, body)
+    return source_name, kind, config
 
 
 def _name(origin: str) -> str:
