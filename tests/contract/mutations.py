@@ -115,6 +115,11 @@ MUTATIONS = (
         "if superseded_at_ms >= now_ms - limit.max_age_ms:",
         "old_snapshots_only or age_counts_from_the_next",
     ),
+    Mutation(
+        "fewer snapshots stay than the table says",
+        (("log.py", "max(1, limit.min_kept - coming)", "1"),),
+        "as_many_snapshots_stay",
+    ),
     drop(
         "foreign rows stop no round",
         "foreign.py",

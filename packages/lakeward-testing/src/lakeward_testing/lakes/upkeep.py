@@ -168,6 +168,16 @@ class UpkeepContract(LakeSuite):
         assert list(upkeep.expirable(times[ids[1]] + AGE_MS)) == []
         assert next(iter(upkeep.expirable(times[ids[1]] + AGE_MS + 1))).snapshot_id == ids[0]
 
+    @needs("snapshot_expiry")
+    def test_as_many_snapshots_stay_as_the_table_says(self, lake: LakeStorage) -> None:
+        history = f"{lake.name}.history.expire."
+        properties = {f"{history}max-snapshot-age-ms": str(AGE_MS), f"{history}min-snapshots-to-keep": "3"}
+        log, ids = self.make_log(lake, properties=properties), []
+        for number in range(4):
+            log.append(B0, row(number))
+            ids.append(LakeRound.plan(lake, log).run().snapshot_id)
+        assert [s.snapshot_id for s in lake.open_maintenance(log.table).expirable(LATER_MS)] == ids[:1]
+
     @needs("snapshot_expiry", "tags")
     def test_the_tagged_snapshot_and_the_head_stay_whatever_is_asked(self, lake: LakeStorage) -> None:
         log, ids = self._three_rounds(lake)
