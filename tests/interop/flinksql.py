@@ -74,8 +74,11 @@ def start_flink(log: Path, url: str, **warehouses: str) -> Iterator[FlinkSql]:
         os.pathsep.join(map(str, jars)),
         str(source),
     ]
-    with log.open("wb") as words:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words, text=True)
+    pipe = subprocess.PIPE
+    with (
+        log.open("wb") as words,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=words, text=True) as process,
+    ):
         try:
             flink = FlinkSql(process)
             for name, warehouse in warehouses.items():
@@ -84,4 +87,3 @@ def start_flink(log: Path, url: str, **warehouses: str) -> Iterator[FlinkSql]:
             yield flink
         finally:
             process.kill()
-            process.wait(120)
