@@ -30,7 +30,8 @@
     │                               ReplacedRowMissing,
     │                               ForeignRowsFound, LakeHistoryGone, RowNotEncoded, LakeUnreadable, RoundTooOld
     ├── SourceError                 SourceFenced, SourceOutOfStep, SourceGroupLost, SourceStopped, SourceUnavailable
-    ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
+    ├── Unavailable                 ServerUnavailable (ClusterUnavailable, IssuerUnavailable), TimedOut,
+    │                               ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a child process ended before it was up
     ├── SplitFailed                 a task failed with an unexpected exception
     ├── LeftBehind                  a writer fell behind the others of its read
