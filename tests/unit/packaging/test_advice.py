@@ -29,7 +29,7 @@ def recommended() -> set[str]:
 
 
 def texts() -> Iterator[str]:
-    """Messages of all packages, lines of the page's scripts, and code in documents outside of blocks, which
+    """Messages of all packages, lines of the page's scripts, and code on pages for operators outside of blocks, which
     tests/server/test_docs.py runs."""
     source = ROOT / "src/lakeward"
     for file in source.rglob("*.py"):
@@ -37,10 +37,9 @@ def texts() -> Iterator[str]:
             yield from messages(ast.parse(file.read_text()))
     for file in source.rglob("*.js"):
         yield from (line.replace("</span>", "`") for line in file.read_text().splitlines())
-    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        if "reference" not in page.parts:
-            outside = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-            yield from re.findall(r"`(lakeward [^`]+)`", outside)
+    for page in (ROOT / "docs/operating").glob("*.md"):
+        outside = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        yield from re.findall(r"`(lakeward [^`]+)`", outside)
 
 
 def commands_in(text: str) -> Iterator[str]:
