@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -202,6 +203,26 @@ def tamper(server: Server, path: TablePath, pattern: str, by: str) -> None:
     assert changes, file.read_text()
     other.write_text(text)
     point_at(server, path, other.as_uri())
+
+
+def test_a_metadata_file_that_is_gone_is_replaced_by_what_is_left(operator: Operator, job: Job) -> None:
+    """As after a restore without the lake, whose table was dropped and made again meanwhile."""
+    for name, is_left in (("lost.pointer", True), ("lost.folder", False)):
+        create(operator, name, "--primary-key", "id")
+        with operator.server.connect() as client:
+            put(client, name, 1, tier=True)
+            old = point_at(operator.server, TablePath.parse(name), "")
+            point_at(operator.server, TablePath.parse(name), old.replace("/metadata/0", "/metadata/9"))
+            if not is_left:
+                shutil.rmtree(Path(old.removeprefix("file://")).parents[1])
+            put(client, name, 2)
+        refused = operator.fails("tier-now", name)
+        if not is_left:
+            refused = operator.fails("table", "restore-lake", name)
+        operator.follow(refused, "table restore-lake")
+        operator.works("tier-now", name)
+        assert lake_ids(operator, name) == [1, 2]
+        assert "holds" in operator.works("verify", name, "--deep")
 
 
 def test_a_snapshot_whose_offsets_cannot_be_read_is_written_again(operator: Operator, job: Job) -> None:

@@ -22,6 +22,7 @@ from lakeward.errors import (
     InvalidAlter,
     InvalidRequest,
     LakeForeign,
+    LakeMetadataGone,
     LakeMismatch,
     LakeTableGone,
     TableAlreadyExists,
@@ -389,7 +390,7 @@ class Federation:
             options = self.sides.options_of(table, side, what)
             catalog = self.sides.catalog(options)
             table = side_table(table, side)
-            if catalog.exists(table.path):
+            if _can_load(catalog, table.path):
                 command = f"lakeward table rebuild-lake {self._board.find(path, side).argument}"
                 reason = f"its lake table is in the catalog, there is nothing to restore; `{command}` writes it again"
                 raise InvalidRequest(what=what, reason=reason)
@@ -473,3 +474,10 @@ def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
         o.key for o in (keys.TABLE_DATALAKE_ENABLED, keys.TABLE_DATALAKE_LAKES, keys.TABLE_DATALAKE_CHANGELOG)
     )
     return {k: v for k, v in changes.items() if not k.startswith(about)}
+
+
+def _can_load(catalog: LakeCatalog, path: TablePath) -> bool:
+    try:
+        return catalog.exists(path)
+    except LakeMetadataGone:
+        return False

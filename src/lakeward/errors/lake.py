@@ -123,9 +123,10 @@ class LakeTableGone(LakeError):
 class LakeMetadataGone(LakeError):
     code = "lake-metadata-gone"
     template = (
-        "lake table {table}: the metadata file that the catalog names is gone. If the server's own catalog came back "
-        "from an older "
-        "backup, start it with `lakeward server --restored` or `lakeward up --restored`; else put the file back: {file}"
+        "lake table {table}: its metadata file is gone; `lakeward table restore-lake {table}` takes the newest file "
+        "that is left, and with `--anew` makes an empty table where none is. If the server's own catalog came back "
+        "from an older backup, a start with `lakeward server --restored` or `lakeward up --restored` does so for all "
+        "tables. The file: {file}"
     )
     table: str
     file: str

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 
-from lakeward.errors import LakeTableGone, LakeUnavailable
+from lakeward.errors import LakeMetadataGone, LakeTableGone, LakeUnavailable
 from lakeward.lake.iceberg.connect.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.connect.forward import newest_left, newest_table_id
 from lakeward.lake.iceberg.connect.warehouse import check_scheme, check_warehouse
@@ -83,8 +83,19 @@ class IcebergTables(LakeCatalog):
 
     def restore(self, table: TableInfo) -> str | None:
         left = newest_left(self._connection, table)
+        self._forget_lost(table.path)
         if left is not None:
             self._ensure_namespace(table.path)
             with lake_errors(str(table.path), "register"):
                 self._connection.catalog.register_table(identifier(table.path), left)
         return left
+
+    def _forget_lost(self, path: TablePath) -> None:
+        """Takes a table out of the catalog whose metadata file is gone: another file cannot be registered beside it."""
+        try:
+            self._connection.load(path)
+        except LakeTableGone:
+            return
+        except LakeMetadataGone:
+            with lake_errors(str(path), "drop"):
+                self._connection.catalog.drop_table(identifier(path))
