@@ -56,17 +56,25 @@ class Postgres:
                 file.writelines(f"{key} = {value}\n" for key, value in lines.items())
 
     def start(self) -> Postgres:
+        """Also right after `kill`: one whose children have not ended yet refuses to start at first."""
+        until = time.monotonic() + START_LIMIT_S
+        while not self._start_once(until):
+            time.sleep(0.2)
+        return self
+
+    def _start_once(self, until: float) -> bool:
         command = self._as_user([str(self.binaries / "postgres"), "-D", str(self.data), "-p", str(self.port)])
         with (self.folder / "postgres.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        until = time.monotonic() + START_LIMIT_S
         while True:
             try:
                 self.connect().close()
-                return self
+                return True
             except psycopg2.OperationalError:
                 if time.monotonic() > until:
                     raise
+                if self._process.poll() is not None:
+                    return False
                 time.sleep(0.05)
 
     def connect(self, database: str = "postgres") -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from tests.kit.serverprocess import ServerProcess
 @pytest.fixture
 def table(source_server: ServerProcess, request: pytest.FixtureRequest) -> Table:
     client = source_server.client()
-    return client.create_table(f"groups.{request.node.name.partition('[')[0]}", "id bigint", buckets=4, bucket_key="id")
+    name = re.sub(r"\W", "_", request.node.name)
+    return client.create_table(f"groups.{name}", "id bigint", buckets=4, bucket_key="id")
 
 
 def rows(first: int, last: int) -> list[dict[str, int]]:
