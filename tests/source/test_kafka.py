@@ -22,7 +22,11 @@ from tests.kit.fluss.jars import cache_folder
 from tests.kit.kafka import Broker, connector_jars
 from tests.kit.serverprocess import ServerProcess
 
-pytestmark = [pytest.mark.soak, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 _NUMBERS = itertools.count()
 
 

@@ -277,12 +277,15 @@ class KafkaSource(Source):
         )
         columns = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         def task(batches: Iterator[Any]) -> Iterator[Any]:
             return plan(batches)
 
         try:
             results = frame.select(*columns).mapInArrow(task, RESULT).collect()
-        except Exception as error:
+        except (PySparkException, Py4JError) as error:
             raise self._translated(run.name, error) from error
         results.sort(key=lambda row: (row.topic, row.partition))
         for row in results:
