@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.lance.plugin import open_lake as open_lance
 from lakeward.lake.paimon.plugin import load as open_paimon
-from lakeward.model import TablePath
+from lakeward.model import SnapshotId, TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi import LakeStorage
 from lakeward_testing.lakes.suite import LakeSuite
@@ -77,6 +78,30 @@ class House:
         assert head is not None
         shown = sorted((row["id"], row["name"]) for batch in reader.scan(head) for row in batch.to_pylist())
         assert shown == [(n, self.rows[n]["name"]) for n in sorted(self.rows)]
+
+
+def test_a_column_that_a_restored_version_has_not_comes_back(tmp_path: Path) -> None:
+    with opened("lance", tmp_path) as lake:
+        house = House(tmp_path, "lance", lake)
+        house.write(1, 2)
+        first = lake.open_reader(house.table).snapshots()[0].snapshot_id
+        house.world.add_column(PATH, "later INT")
+        house.world.upsert(PATH, [{"id": 2, "must": 2, "later": 5}, {"id": 3, "must": 3, "later": 6}])
+        house.world.tier(PATH)
+        house.suite.roll_back(lake, house.table, first)
+        table = house.world.store.load_table(TablePath.parse(PATH))
+        broken = lake.open_reader(table)
+        with pytest.raises(LakeSchemaBroken, match=f"no column later; `lakeward table reconcile-schema {PATH}`"):
+            list(broken.scan(broken.load_base_as_is().head or SnapshotId(""), columns=["later"]))
+        assert lake.catalog().reconcile_schema(table) == ("column later: added; a resync writes its values",)
+        house.world.coordinator.resync(TablePath.parse(PATH), ResyncChoice.RESYNC)
+        house.world.tier(PATH)
+        reader = lake.open_reader(table)
+        head = reader.load_base().head
+        assert head is not None
+        rows = sorted((row["id"], row["later"]) for batch in reader.scan(head) for row in batch.to_pylist())
+        assert rows == [(1, None), (2, 5), (3, 6)]
+        house.world.close()
 
 
 def merge_files(house: House, format: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Generic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, LakeSchemaBroken
 from lakeward.lake.core.log import G
 from lakeward.lake.core.reconcile import describe, load_base
 from lakeward.lake.core.table import LakeTable, PositionTable
@@ -95,6 +95,8 @@ class ScanReader(CoreReader[G]):
         whole = self.row_schema(ground)
         names = list(columns) if columns is not None else [n for n in whole.names if n not in LAKE_NAMES]
         if missing := [n for n in names if n not in whole.names]:
+            if gone_columns := [n for n in missing if n in self._info.schema.names]:
+                raise LakeSchemaBroken(table=str(self._info.path), diff=f"it has no column {', '.join(gone_columns)}")
             raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has none of that name")
         filtered = filter_columns(filter, {f.name: f.type for f in whole})
         read = dict.fromkeys((*names, *filtered, *([OFFSET] if without else [])))
