@@ -95,6 +95,9 @@ class Engines:
     cannot_show: Mapping[str, Sequence[str]] = {}
     """Reader -> beginnings of column types that it is known to show wrongly, or not to read."""
 
+    late_columns: Sequence[str] = ()
+    """Readers that show an added column once a commit has written it."""
+
     no_keys: Sequence[str] = ()
     """Texts that the format refuses as values of a key column."""
 

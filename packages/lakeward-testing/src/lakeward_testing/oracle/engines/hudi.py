@@ -27,6 +27,7 @@ class HudiEngines(Engines):
     no_types = ("TIME(", "TIMESTAMP(")
     """hudi-rs panics at a TIMESTAMP without zone."""
 
+    late_columns = ("hudi-rs",)
     no_keys = ("__empty__", "a,k:1", "a,z:1")
     can_restore = False
 
