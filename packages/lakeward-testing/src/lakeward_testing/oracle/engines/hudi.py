@@ -65,7 +65,9 @@ class HudiEngines(Engines):
             engine.compact()
 
     def _archive(self, target: Target, chance: Random) -> None:
+        """After a compaction: hudi-rs passes over log files of archived instants."""
         with self._engine(target) as engine:
+            engine.compact()
             engine.archive()
 
     def _touch(self, target: Target, chance: Random) -> None:
