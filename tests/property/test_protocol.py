@@ -42,7 +42,14 @@ from lakeward.model import (
     TablePath,
 )
 from lakeward.protocol.codec import decode, encode
-from lakeward.protocol.heartbeat import MOST_SLOTS, HeartbeatRequest, TableInWork
+from lakeward.protocol.heartbeat import (
+    MOST_SLOTS,
+    CommitReport,
+    HeartbeatRequest,
+    LeaseCheck,
+    LeasedCommit,
+    TableInWork,
+)
 from lakeward.protocol.operate import MOST_SQL_ROWS, SqlQuery
 from lakeward.protocol.routes import PROTOCOL_MAJOR, check_peer
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, PATHS, RANGES, TABLES, TEXT, descriptors
@@ -56,7 +63,7 @@ FEW = settings(max_examples=settings().max_examples // 20)
 
 
 def messages() -> list[type]:
-    """Every dataclass that is defined in the protocol package, and those of the model that are sent as they are."""
+    """Every public dataclass of the protocol package, and those of the model that are sent as they are."""
     found: list[type] = [Intent, LedgerEntry, RoundPhases, RoundResult]
     for info in pkgutil.iter_modules(lakeward.protocol.__path__, "lakeward.protocol."):
         module = importlib.import_module(info.name)
@@ -65,7 +72,8 @@ def messages() -> list[type]:
             for c in vars(module).values()
             if dataclasses.is_dataclass(c) and isinstance(c, type) and c.__module__ == info.name
         ]
-    return sorted((c for c in found if c.__name__ not in NOT_SENT), key=lambda c: c.__name__)
+    sent = (c for c in found if c.__name__ not in NOT_SENT and not c.__name__.startswith("_"))
+    return sorted(sent, key=lambda c: c.__name__)
 
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
@@ -113,9 +121,17 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     return message(typing.cast(type, kind))
 
 
+def leased_commit(check: LeaseCheck, report: CommitReport) -> LeasedCommit:
+    """The report of the round whose lease is checked: a message with two rounds is refused."""
+    shared = {name: getattr(check, name) for name in ("job", "instance", "table_id", "epoch", "round_id", "side")}
+    return LeasedCommit(check=check, report=dataclasses.replace(report, **shared))
+
+
 def message(kind: type) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(kind)
     fields = [f.name for f in dataclasses.fields(kind)]
+    if kind is LeasedCommit:
+        return st.builds(leased_commit, message(LeaseCheck), message(CommitReport))
     return st.builds(kind, **{n: BOUNDED[kind, n] if (kind, n) in BOUNDED else values_of(hints[n]) for n in fields})
 
 
