@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ from lakeward.protocol import routes
 from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import note_limit, wait_until
 from lakeward_testing.warmprocess import WarmProcess, start_module
+
+Rows = list[dict[str, Any]]
 
 START_LIMIT_S = 120.0
 ROUND_LIMIT_S = 180.0
@@ -215,7 +217,7 @@ def wait_tiered(client: Client, *tables: Table, limit_s: float = ROUND_LIMIT_S, 
         )
 
 
-def lake_rows(client: Client, table: Table) -> list[dict[str, Any]]:
+def lake_rows(client: Client, table: Table) -> Rows:
     """Live rows as DuckDB reads them."""
     return query_lake(client, table.path, "SELECT * FROM lake")
 
@@ -229,9 +231,9 @@ def hot_records(table: Table) -> list[dict[str, Any]]:
     return found
 
 
-def check_exactly_once(client: Client, table: Table) -> int:
+def check_exactly_once(client: Client, table: Table, read: Callable[[Client, Table], Rows] = lake_rows) -> int:
     """The lake equals the hot store: a log table's rows by address, a PK table's changelog folded by key. Returns the
-    rows.
+    rows. `read`: for a lake whose catalog the server does not serve.
     """
     key = table.info.descriptor.primary_key
     names = table.info.schema.names
@@ -248,7 +250,7 @@ def check_exactly_once(client: Client, table: Table) -> int:
             expected.pop(tuple(record[k] for k in key))
     found = [
         ("$".join(str(r[k]) for k in partition), r["__bucket"], r["__offset"], *(_plain(r[n]) for n in names))
-        for r in lake_rows(client, table)
+        for r in read(client, table)
     ]
     twice = [row for row, count in Counter(map(repr, found)).items() if count > 1]
     assert not twice, f"rows that are there twice: {twice[:3]}"

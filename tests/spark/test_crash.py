@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from lakeward.client import Client, Table
 from lakeward_testing.faults import Fault, FaultAction
 from lakeward_testing.waiting import wait_until
-from tests.spark.processes import Job, Server, check_exactly_once, lake_snapshots, wait_tiered
+from tests.spark.processes import Job, Rows, Server, check_exactly_once, lake_rows, lake_snapshots, wait_tiered
 
 POINTS = (
     "round.planned",
@@ -23,12 +25,15 @@ POINTS = (
     "round.before-lease-check",
     "round.before-lake-commit",
     "round.after-lake-commit",
-    "round.before-coordinator-commit",
-    "round.after-coordinator-commit",
 )
-WORST = "round.before-coordinator-commit"
-"""Between the two commits. Kills at the other moments are in the soak; tests/chaos/test_steps.py hurts a round at every
-one of them."""
+WORST = "round.after-lake-commit"
+"""The catalog is the server's own, so that the report travels with the lake commit: the job dies before it knows of
+either. Kills at the other moments are in the soak; tests/chaos/test_steps.py hurts a round at every one of them."""
+
+APART = ("round.before-coordinator-commit", "round.after-coordinator-commit")
+"""Passed where the catalog is not the server's own: the report is a call after the lake commit."""
+WORST_APART = "round.before-coordinator-commit"
+"""Between the two commits."""
 
 SHORT_LEASE = {"coordinator.lease.duration": "2 s", "coordinator.sweep.interval": "200 ms"}
 
@@ -46,6 +51,26 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     )
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose lake has a catalog of its own."""
+    folder = tmp_path_factory.mktemp("apart")
+    lake = sql_catalog(folder)
+    made = Server(folder, {**SHORT_LEASE, **{f"datalake.iceberg.{key}": value for key, value in lake.items()}})
+    yield made
+    made.stop()
+
+
+def sql_catalog(folder: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def sql_rows(folder: Path, table: Table) -> Rows:
+    with closing(SqlCatalog("lakeward", **sql_catalog(folder))) as catalog:
+        rows: Rows = catalog.load_table(table.path).scan().to_arrow().to_pylist()
+        return rows
 
 
 class Pair:
@@ -72,17 +97,19 @@ class Pair:
             self.write()
         return is_over
 
-    def check(self, state: Any) -> None:
+    def check(self, state: Any, read: Callable[[Client, Table], Rows] = lake_rows) -> None:
         wait_tiered(self.client, *self.tables, state=state)
         for table in self.tables:
-            check_exactly_once(self.client, table)
+            check_exactly_once(self.client, table, read)
 
 
 def slug(point: str) -> str:
     return point.replace(".", "_").replace("-", "_")
 
 
-def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
+def kill_and_check(
+    server: Server, point: str, *, spark: bool, read: Callable[[Client, Table], Rows] = lake_rows
+) -> None:
     """The job dies at the third time it comes by; its successor of the same name takes over at once.
 
     On Spark a split is written in a Python worker, whose death Spark mends: there the whole job is killed while it
@@ -107,7 +134,7 @@ def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
         pair.write()
         successor = Job(server, name, slots=2, spark=spark)
         try:
-            pair.check(successor.text)
+            pair.check(successor.text, read)
         finally:
             successor.kill()
 
@@ -115,6 +142,11 @@ def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
 @pytest.mark.parametrize("point", [p if p == WORST else pytest.param(p, marks=pytest.mark.soak) for p in POINTS])
 def test_a_job_killed_at(point: str, quick: Server) -> None:
     kill_and_check(quick, point, spark=False)
+
+
+@pytest.mark.parametrize("point", [p if p == WORST_APART else pytest.param(p, marks=pytest.mark.soak) for p in APART])
+def test_a_job_whose_catalog_is_apart_killed_at(point: str, apart: Server) -> None:
+    kill_and_check(apart, point, spark=False, read=lambda _, table: sql_rows(apart.folder, table))
 
 
 @pytest.mark.spark
