@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import BucketStopped, InvalidRequest
-from lakeward.model import TablePath
+from lakeward.model import ColumnChanges, TablePath, parse_type
 from lakeward.protocol.operate import ResyncChoice
+from lakeward.protocol.tables import AlterTable
 from lakeward.verify import verify_table
 from lakeward_testing.faults import Faults
 from tests.kit.inprocess import InProcessLakeward
@@ -165,6 +166,22 @@ def test_columns_that_the_backup_does_not_know_are_not_lost_without_a_word(resto
     world.tier(NAME)
     found = {r["id"]: r["note"] for r in world.read(NAME).to_table().to_pylist()}
     assert found == {**dict.fromkeys(range(10)), 3: "kept", 30: "kept"}
+
+
+@pytest.mark.parametrize("restore", ["paimon"], indirect=True)
+def test_values_of_a_wider_type_than_the_backup_has_are_not_cut(restore: Restore) -> None:
+    def widen(world: InProcessLakeward) -> None:
+        world.federation.alter(PATH, AlterTable.of_columns(ColumnChanges(widen={"n": parse_type("BIGINT")})))
+        world.upsert(NAME, [{**r, "n": 2**40} for r in rows(3)])
+        world.tier(NAME)
+
+    def number(world: InProcessLakeward) -> None:
+        world.add_column(NAME, "n INT")
+        put(world, 1, 3)
+
+    world = restore(number, widen, primary_key="id")
+    with pytest.raises(InvalidRequest, match=r"column n: lake BIGINT, wanted INT.*table resync db.t --discard-newer"):
+        world.coordinator.resync(PATH, ResyncChoice.RESYNC)
 
 
 def test_a_log_table_keeps_what_only_the_lake_has(restore: Restore) -> None:
