@@ -237,14 +237,16 @@ class MappedCatalog(WarehouseCatalog[G]):
         return foreign_columns(self.stored(ground), self.column_map(ground), table.schema)
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Columns that another engine dropped come back, with their values where the format still knows them."""
+        """Columns that another engine dropped, or that a version it restored lacks, come back. Where the format forgets
+        the key of a dropped column, their values come with a resync."""
         ground = self.open_log(table.path).load()
         shown = {c.name for c in self.shown_columns(ground, table)}
         missing = [c.name for c in table.schema.columns if c.name not in shown]
         self._plan(ground, table, table)
         if missing and not dry_run:
             self.evolve(table, table)
-        return tuple(f"column {name}: in the lake table again" for name in missing)
+        result = "added; a resync writes its values" if self.drops_late else "in the lake table again"
+        return tuple(f"column {name}: {result}" for name in missing)
 
     def finish_evolve(self, table: TableInfo) -> None:
         if self.drops_late:

@@ -120,16 +120,6 @@ class LanceLakeCatalog(MappedCatalog[LanceGround]):
             schema = reordered(changed.lance_schema, list(fields), column_map)
         return lake_table.commit(ground.version, lance.LanceOperation.Project(schema), {ALTER_KEY: "true"})
 
-    def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Adds columns that are gone since another engine restored an older version, without their values."""
-        have = {c.name for c in self.columns(self.open_log(table.path).load())}
-        missing = [c for c in table.schema.columns if c.name not in have and c.type.nullable]
-        if missing and not dry_run:
-            self.add_columns(table, missing)
-        if not dry_run:
-            self.validate(table)
-        return tuple(f"column {c.name}: added; a resync writes its values" for c in missing)
-
     def put_properties(self, ground: LanceGround, table: TableInfo, changes: Mapping[str, str | None]) -> bool:
         update = lance.LanceOperation.UpdateMap(dict(changes))
         operation = lance.LanceOperation.UpdateConfig(config_updates=update)
