@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from lakeward.server.show.facts import BACKED_UP
+from lakeward_testing.faults import Fault, FaultAction
 from lakeward_testing.waiting import wait_until
-from tests.kit.advice import Operator, commands_of, put, start_job
-from tests.spark.processes import Process, Server
+from tests.kit.advice import Operator, commands_of, put, start_job, wait_for_job
+from tests.spark.processes import Job, Process, Server
 
 WEST = "west"
 
@@ -88,29 +89,34 @@ def test_a_pool_without_a_job_gets_one(operator: Operator, west: Process) -> Non
     operator.works("table", "drop", "jobs.far", "--yes")
 
 
-def test_a_queue_that_grows_gets_another_job(operator: Operator, west: Process) -> None:
-    """The job stands still: tables are due and nobody takes them."""
+def test_a_queue_that_grows_gets_another_job(operator: Operator, server: Server, tmp_path: Path) -> None:
+    """The only slot is busy with rounds that do not end, and its job still sends heartbeats: the advice for a job
+    that is silent is another one."""
     names = [f"queue.t{n}" for n in range(6)]
-    with operator.server.connect() as client:
-        for name in names:
-            client.create_table(name, "id bigint", freshness="1 s")
-        west.send_all(signal.SIGSTOP)
-        for name in names:
-            put(client, name, 1)
+    pause = Fault(point="round.before-lake-commit", action=FaultAction.PAUSE, times=None, file=str(tmp_path / "pause"))
+    busy = Job(server, WEST, slots=1, spark=False, faults=pause.to_text())
     try:
-        wait_until(lambda: not operator.tiles()["queue"]["ok"], what="the tile of the queue", limit_s=60)
-        (command, *_) = commands_of(operator.tiles()["queue"]["advice"])
-        with job(f"lakeward {command}", operator.server):
-            wait_until(lambda: operator.tiles()["queue"]["ok"], what="the queue to be served", limit_s=60)
+        wait_for_job(server, busy)
+        with server.connect() as client:
+            for name in names:
+                client.create_table(name, "id bigint", freshness="1 s")
+                put(client, name, 1)
+        wait_until(pause.is_reached, what="the round that does not end", state=busy.text)
+        advised = wait_until(lambda: commands_of(operator.tiles()["queue"]["advice"]), what="the tile of the queue")
+        with job(f"lakeward {advised[0]}", server):
+            wait_until(lambda: operator.tiles()["queue"]["figure"].startswith("0 "), what="the queue to be served")
+            assert operator.tiles()["queue"]["ok"]
     finally:
-        west.send_all(signal.SIGCONT)
+        pause.release()
+        busy.stop()
     for name in names:
         operator.works("table", "drop", name, "--yes")
 
 
 def test_a_late_table_is_explained(operator: Operator, west: Process) -> None:
+    """The log lives for four times the freshness: below three times, the doctor first advises to keep it longer."""
     with operator.server.connect() as client:
-        client.create_table("doc.late", "id bigint", freshness="500 ms", properties={"table.log.ttl": "1 s"})
+        client.create_table("doc.late", "id bigint", freshness="500 ms", properties={"table.log.ttl": "2 s"})
         west.send_all(signal.SIGSTOP)
         put(client, "doc.late", 1)
     try:

@@ -89,6 +89,7 @@ def test_rows_that_wait_in_quarantine_are_listed(operator: Operator, job: Job, t
     (tmp_path / "corrected.jsonl").write_text(shown.replace('"x"', "2"))
     operator.works("quarantine", "redrive", "rows.bad", "--rows", "corrected.jsonl")
     assert "no row" in operator.works("quarantine", "list", "rows.bad")
+    operator.works("table", "drop", "rows.bad", "--yes")
 
 
 def test_a_tail_too_long_for_the_live_warehouse_is_tiered(operator: Operator, job: Job) -> None:
@@ -105,15 +106,22 @@ def test_a_tail_too_long_for_the_live_warehouse_is_tiered(operator: Operator, jo
         job.send_all(signal.SIGCONT)
     operator.works(*shlex.split(operator.mend_of("live", "rows.long").partition(",")[0])[1:])
     assert operator.is_well("live", "rows.long")
+    operator.works("table", "drop", "rows.long", "--yes")
 
 
 def test_a_table_with_long_rounds_gets_a_pool_of_its_own(operator: Operator, job: Job) -> None:
-    create(operator, "rows.slow")
-    operator.works("table", "create", "rows.quick", "id bigint", "--freshness", "10 ms")
+    """The doctor compares the last rounds: both tables get rounds until the one with many buckets was slower."""
+    create(operator, "rows.slow", "--primary-key", "id", "--buckets", "16")
+    operator.works("table", "create", "rows.quick", "id bigint", "--buckets", "1", "--freshness", "10 ms")
     with operator.server.connect() as client:
-        put(client, "rows.slow", 1, tier=True)
-        put(client, "rows.quick", 1, tier=True)
-    another, _, pool = operator.mend_of("pools", "rows.quick").partition(", or a pool of its own: ")
+
+        def advice() -> list[str]:
+            put(client, "rows.quick", 1, tier=True)
+            put(client, "rows.slow", *range(64), tier=True)
+            return [f["mend"] for f in operator.findings() if (f["check"], f["about"]) == ("pools", "rows.quick")]
+
+        (mend,) = wait_until(advice, what="the finding of a table that waits for another", state=operator.findings)
+    another, _, pool = mend.partition(", or a pool of its own: ")
     alter, _, tier = pool.partition(", and ")
     operator.works(*shlex.split(alter)[1:])
     own = start_job(tier, operator.server)
