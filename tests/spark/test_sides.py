@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,9 @@ KILLS = (
     "split.written",
     "round.before-lake-commit",
     "round.after-lake-commit",
-    "round.before-coordinator-commit",
 )
+KILLED_AT = [*((point, hit) for point in KILLS for hit in (2, 3)), ("round.before-coordinator-commit", 1)]
+"""The report of the Iceberg sides travels with their commit, so that the Delta side alone passes the last point."""
 
 
 @pytest.fixture(scope="module")
@@ -178,16 +179,21 @@ def test_a_python_worker_killed_in_the_middle_of_a_shared_task(server: Server, k
         assert check(server, pk, changes=100 + 2 * 50 + 50) == 150
 
 
-@pytest.mark.parametrize("point", [KILLS[0], *(pytest.param(point, marks=pytest.mark.soak) for point in KILLS[1:])])
-@pytest.mark.parametrize("hit", [2, pytest.param(3, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("point", "hit"), [KILLED_AT[0], *(pytest.param(*case, marks=pytest.mark.soak) for case in KILLED_AT[1:])]
+)
 def test_a_job_killed_while_its_sides_read_together(point: str, hit: int, server: Server, tmp_path: Path) -> None:
-    """At a step of the second or third of them: what the others have then is in their lakes once, or not at all."""
+    """At a step of one of them, mostly the second or third: what the others have then is in their lakes once, or not at
+    all."""
     name = f"{point.replace('.', '_').replace('-', '_')}_{hit}"
     kill = Fault(point=point, action=FaultAction.KILL, hit=hit, once=str(tmp_path / "killed"))
     with server.connect() as client:
         pk = changed(server, client, f"d.{name}")
         with working(server, name, spark=False, faults=kill.to_text()) as job:
-            with pytest.raises(TimedOut):  # it is asked for all the same
+            # Behind the last lake commit the reports that travelled with the commits may be complete.
+            may_be_done = point == "round.after-lake-commit"
+            ending: AbstractContextManager[Any] = suppress(TimedOut) if may_be_done else pytest.raises(TimedOut)
+            with ending:
                 client.tier_now(pk.path, limit_s=5)
             assert job.wait() != 0
         assert (tmp_path / "killed").exists()
