@@ -18,17 +18,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
 
+import lakeward
 from bench.hot_store import INTERVAL, LOG, command_of, end_of, headed, produce, read_all
 from bench.hot_store_pk import make_batches
-from lakeward.model import Bucket
+from lakeward.model import Bucket, JobName, new_instance_id
 from lakeward.protocol.flight import log_ticket, to_bytes
+from lakeward.protocol.heartbeat import HeartbeatRequest
+from lakeward.protocol.routes import HEARTBEAT, PROTOCOL, PROTOCOL_HEADER
 
 ROWS, SMALL, HALF_SENT = 1_000_000, 300, 40
 BODY_BYTES = 14 << 20
@@ -116,6 +121,68 @@ def read_on(port: int, ticket: bytes) -> None:
         while True:
             read_all(client, ticket)
             print("read", flush=True)
+
+
+def heartbeats(tree: Path, folder: Path) -> list[float]:
+    """Milliseconds of heartbeats over HTTP at a server of that tree, while a client reads a table at full speed."""
+    ready, paths = folder.with_suffix(".ready"), os.pathsep.join((str(tree), str(tree / "src")))
+    command = [sys.executable, "-m", "lakeward.cli", "server", "--port", "0", "--data", str(folder), "--ready-file"]
+    with folder.with_suffix(".log").open("wb") as log:
+        variables = {**os.environ, "PYTHONPATH": paths}
+        process = subprocess.Popen([*command, str(ready)], cwd=tree, env=variables, stdout=log, stderr=log)
+    try:
+        while not ready.exists():
+            if process.poll() is not None:
+                raise RuntimeError(folder.with_suffix(".log").read_text())
+            time.sleep(0.05)
+        url = ready.read_text().strip()
+        with lakeward.connect(url) as client:
+            table = client.create_table("bench.read", "id bigint, name string")
+            ids = np.arange(ROWS)
+            table.append(pa.table({"id": ids, "name": pa.array(ids).cast(pa.string())}))
+            reader = subprocess.Popen([sys.executable, "-c", _READ_ON, url, str(ROWS)], stdout=subprocess.PIPE)
+            assert reader.stdout is not None
+            reader.stdout.readline()
+            try:
+                return beat(url)
+            finally:
+                reader.kill()
+                reader.wait()
+                reader.stdout.close()
+    finally:
+        process.terminate()
+        process.wait(120)
+
+
+_READ_ON = """
+import sys, lakeward
+with lakeward.connect(sys.argv[1]) as client:
+    while True:
+        count = 0
+        for batch in client.table("bench.read").subscribe():
+            count += batch.num_rows
+            if count >= int(sys.argv[2]):
+                break
+        print("read", flush=True)
+"""
+
+
+def beat(url: str) -> list[float]:
+    request = HeartbeatRequest(job=JobName("bench"), instance=new_instance_id())
+    body, address = to_bytes(request), urlsplit(url)
+    connection, times = HTTPConnection(str(address.hostname), address.port), []
+    headers = {"Content-Type": "application/json", PROTOCOL_HEADER: str(PROTOCOL)}
+    for _ in range(SMALL):
+        begin = time.perf_counter()
+        connection.request("POST", HEARTBEAT, body, headers)
+        answer = connection.getresponse()
+        answer.read()
+        times.append((time.perf_counter() - begin) * 1e3)
+        if answer.status != 200:
+            raise RuntimeError(f"heartbeat: {answer.status}")
+        time.sleep(0.005)
+    connection.close()
+    return times
 
 
 def half_sent(door: Door) -> float:
@@ -232,6 +299,12 @@ def main(other: Path, turns: int) -> None:
             "ms",
             lambda d: percentile(beside_a_reader(d, tickets[d.name]), 99),
         )
+        beats: dict[str, list[float]] = {name: [] for name, _ in trees}
+        for turn in range(turns):
+            for name, tree in trees:
+                beats[name] += heartbeats(tree.resolve(), Path(temporary) / f"beats-{name}-{turn}")
+        shown = ", ".join(f"{name} {percentile(times, 99):.3f} ms" for name, times in beats.items())
+        print(f"heartbeat over HTTP beside a reader p99: {shown}", flush=True)
         for door in doors:
             before, grown = door.memory_mb(), half_sent(door)
             print(f"{door.name}: memory {before:.0f} MB; {HALF_SENT} half-sent tickets: +{grown:.0f} MB", flush=True)

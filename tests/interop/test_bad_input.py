@@ -165,7 +165,7 @@ def test_offsets_that_someone_tampered_with(lake: IcebergLakeStorage, tmp_path: 
     metadata["snapshots"][0]["summary"][OFFSETS_KEY] = text
     Path(table.metadata_location.removeprefix("file://")).write_text(json.dumps(metadata))
     fresh = load({**lake.connection.options})
-    with pytest.raises(LakeTampered, match="resync") as stopped:
+    with pytest.raises(LakeTampered, match="rebuild-lake") as stopped:
         fresh.open_reader(log.table).load_base()
     assert stopped.value.what == OFFSETS_KEY
     with pytest.raises(LakeTampered, match=reason):

@@ -39,6 +39,8 @@ class Broker:
             "log.dirs": str(folder / "logs"),
             "num.partitions": "2",
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
         }
         self._file = folder / "server.properties"
         self._file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -104,13 +104,12 @@ class Postgres:
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
+        if process is None or process.poll() is not None:
             return
-        pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
         if number is signal.SIGKILL:
             os.killpg(process.pid, number)
         else:
-            os.kill(pid, number)
+            os.kill(int((self.data / "postmaster.pid").read_text().splitlines()[0]), number)
         process.wait(60)
         if number is signal.SIGKILL:
             (self.data / "postmaster.pid").unlink(missing_ok=True)

@@ -29,6 +29,7 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/op
 FENCE = re.compile(r"(?:<!-- untested: (?P<reason>[^\n]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```", re.DOTALL)
 REASONS = (
     "Trino",
+    "Flink",
     "Kafka",
     "Postgres",
     "Docker",

@@ -23,7 +23,7 @@ from tests.spark.processes import Job
 
 TABLE, B0 = "shop.t", Bucket("", 0)
 SETTINGS = {
-    "server.tokens": "boss:admin:b0,thief:job:j1,hand:job:j2",
+    "server.tokens": "boss:admin:boss-secret-0,thief:job:j1,hand:job:job-secret-2",
     "server.jobs.bound": "true",
     "datalake.format": "iceberg",
     "coordinator.tick": "50 ms",
@@ -53,7 +53,7 @@ def fill(boss: Client) -> None:
 
 
 def test_calls_that_a_job_may_not_make(server: ServerProcess) -> None:
-    boss, thief = server.client(token="b0"), server.client(token="j1")
+    boss, thief = server.client(token="boss-secret-0"), server.client(token="j1")
     fill(boss)
     for method, path, body in (
         ("POST", routes.TABLES, {"path": "shop.u", "columns": []}),
@@ -73,14 +73,14 @@ def test_calls_that_a_job_may_not_make(server: ServerProcess) -> None:
     with pytest.raises(Forbidden):
         thief.plugin.coordinator().heartbeat(beat)
     answer = httpx.get(f"{server.url}{routes.INFO}", headers={"authorization": "Bearer j1"})
-    assert "j2" not in answer.text
-    assert "b0" not in answer.text
+    assert "job-secret-2" not in answer.text
+    assert "boss-secret-0" not in answer.text
 
 
 def test_a_commit_that_was_never_made(
     server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    boss = server.client(token="b0")
+    boss = server.client(token="boss-secret-0")
     thief = server.client(token="j1").plugin.coordinator()
     fill(boss)
     me = HeartbeatRequest(job=JobName("thief"), instance=InstanceId("one"), room=1)
@@ -108,9 +108,9 @@ def test_a_commit_that_was_never_made(
     thief.commit(report)
     thief.heartbeat(replace(me, leaving=True))
 
-    monkeypatch.setenv("LAKEWARD_TOKEN", "b0")
+    monkeypatch.setenv("LAKEWARD_TOKEN", "boss-secret-0")
     boss.table(TABLE).upsert([{"id": 10}])
-    job = Job(Place(server, tmp_path), "hand", spark=False, settings={"LAKEWARD_TOKEN": "j2"})
+    job = Job(Place(server, tmp_path), "hand", spark=False, settings={"LAKEWARD_TOKEN": "job-secret-2"})
     try:
         wait_until(
             lambda: "lake table" in status(boss) or "resync" in status(boss), what="the lie to be found", limit_s=60

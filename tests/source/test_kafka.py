@@ -45,7 +45,8 @@ class Feed:
         config = kind.configure(f"kafka://{self.broker.address}/{origin or self.name}", given)
         body = {"name": self.name, "kind": "kafka", "config": dict(config), "if_not_exists": True}
         self.client.server.ask("POST", routes.SOURCES, body)
-        run = Ingest(self.client, self.name, kind.open(config), lambda: False, until_idle=True)
+        accepted = {k: v for k, v in options.items() if k == "on_new_partitions"}
+        run = Ingest(self.client, self.name, kind.open({**config, **accepted}), lambda: False, until_idle=True)
         run.run()
         return run
 
@@ -146,16 +147,31 @@ def test_a_pattern_of_topics_and_topics_that_come_later(feed: Feed) -> None:
     assert [feed.rows(f"{feed.name}.{feed.name}-{part}") for part in "abc"] == [[{"id": 1}], [{"id": 1}], [{"id": 2}]]
 
 
-def test_a_topic_that_gets_partitions_keeps_the_order_of_keys(feed: Feed) -> None:
+def test_a_keyed_topic_that_gets_partitions_stops_and_goes_on_once_that_is_accepted(feed: Feed) -> None:
     options = {"key": "id", "columns": "id bigint, n int"}
     feed.send((str(n), json.dumps({"id": n, "n": 0})) for n in range(100))
     feed.ingest(**options)
-    feed.send((str(n), json.dumps({"id": n, "n": 1})) for n in range(100))
     feed.broker.tool("TopicCommand", "--alter", "--topic", feed.name, "--partitions", "7")
+    feed.send((str(n), json.dumps({"id": n, "n": 1})) for n in range(100))
+    with pytest.raises(SourceStopped, match="new partitions"):
+        feed.ingest(**options)
+    assert {row["n"] for row in feed.rows()} == {0}
+    feed.ingest(**options, on_new_partitions="continue")
+    assert [(row["id"], row["n"]) for row in sorted(feed.rows(), key=lambda row: row["id"])] == [
+        (n, 1) for n in range(100)
+    ]
     feed.send((str(n), json.dumps({"id": n, "n": 2})) for n in range(100))
     feed.ingest(**options)
     assert {row["n"] for row in feed.rows()} == {2}
-    assert len(feed.rows()) == 100
+
+
+def test_a_log_topic_that_gets_partitions_goes_on(feed: Feed) -> None:
+    feed.send((str(n), json.dumps({"id": n})) for n in range(50))
+    feed.ingest(columns="id bigint")
+    feed.broker.tool("TopicCommand", "--alter", "--topic", feed.name, "--partitions", "7")
+    feed.send((str(n), json.dumps({"id": n})) for n in range(50, 100))
+    feed.ingest(columns="id bigint")
+    assert sorted(row["id"] for row in feed.rows()) == list(range(100))
 
 
 def test_a_topic_that_was_made_again_stops_the_source(feed: Feed) -> None:

@@ -51,6 +51,9 @@ def ingest(
     on_recreated: Annotated[
         str, Option(help="Kafka: stop or continue with a topic that was deleted and made again.")
     ] = "stop",
+    on_new_partitions: Annotated[
+        str, Option(help="Kafka, tables with a key: stop or continue when a topic has new partitions.")
+    ] = "stop",
     buckets: Annotated[int, Option(min=1, help="Buckets of new tables.")] = 1,
     freshness: Annotated[str | None, Option(help="Freshness of new tables, as '30 s'.")] = None,
     until_idle: Annotated[bool, Option(help="End once everything that was there is stored.")] = False,
@@ -90,14 +93,17 @@ def _find_source(
     """Name, kind and settings. An origin that is a URL is registered; another one is the name of a source."""
     from lakeward.spi.registry import load_source
 
+    accepted = {
+        k: v for k, v in arguments.items() if k == "on_new_partitions" and v == "continue"
+    }  # for this run alone
     if "://" not in origin:
         shown = client.server.ask("GET", routes.SOURCE.format(source=origin))["source"]
-        return origin, load_source(shown["kind"]), shown["config"]
+        return origin, load_source(shown["kind"]), {**shown["config"], **accepted}
     kind = load_source(urlsplit(origin).scheme)
     config, source_name = kind.configure(origin, arguments), name or _name(origin)
     body = {"name": source_name, "kind": kind.name, "config": dict(config), "if_not_exists": True}
     client.server.ask("POST", routes.SOURCES, body)
-    return source_name, kind, config
+    return source_name, kind, {**config, **accepted}
 
 
 def _name(origin: str) -> str:

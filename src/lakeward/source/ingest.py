@@ -129,17 +129,16 @@ class Ingest:
         *,
         force: bool = False,
     ) -> SourceStatus:
-        now = time.monotonic()
-        changed = held_at != self.last.held_at or phase != self.last.phase
-        if now - self._reported_at >= REPORT_S or changed or force:
-            last = self.last
-            self.last = SourceBeat(
-                epoch=self.door.epoch,
-                phase=phase,
-                position=position or last.position,
-                lag=lag or last.lag,
-                held_at=held_at,
-            )
+        now, last = time.monotonic(), self.last
+        self.last = SourceBeat(
+            epoch=self.door.epoch,
+            phase=phase,
+            position=position or last.position,
+            lag=lag or last.lag,
+            held_at=held_at,
+        )
+        is_due = now - self._reported_at >= REPORT_S
+        if is_due or force or held_at != last.held_at or phase != last.phase:
             self.status = self.door.beat(self.last)
             self._reported_at = now
         return self.status

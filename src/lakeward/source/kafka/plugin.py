@@ -107,7 +107,7 @@ class KafkaSource(Source):
                     source=run.name, origin="Kafka", reason=f"no topic matches {self.config['topics']}"
                 )
             self._check(run.name, topics, present)
-            late = self._late(topics, present)
+            late = self._late(run.name, topics, present)
             if self._add_topics(run, topics, present):
                 yield SourceGroup(state={"topics": topics}, position=_position(topics))
             behind = self._behind(run, topics, present)
@@ -139,14 +139,24 @@ class KafkaSource(Source):
                 f"{source}`), and ingest again with --on-recreated continue; for an equal table drop the table too",
             )
 
-    def _late(self, topics: Mapping[str, Any], found: Mapping[str, Topic]) -> list[tuple[str, int]]:
-        """Partitions that a topic got since. Keys may move to them, so what older ones have by now is read first."""
-        return [
+    def _late(self, source: str, topics: Mapping[str, Any], found: Mapping[str, Topic]) -> list[tuple[str, int]]:
+        """Partitions that a topic got since. Raises `SourceStopped` for a table with a primary key: keys move between
+        partitions, and Kafka has no order across them."""
+        late = [
             (name, partition)
             for name, body in topics.items()
             for partition in found[name].partitions
             if str(partition) not in body["offsets"]
         ]
+        if late and self.config["key"] and self.config.get("on_new_partitions") != "continue":
+            raise SourceStopped(
+                source=source,
+                where=f"topic {late[0][0]}",
+                reason="it has new partitions, and Kafka has no order between messages of one key in two partitions",
+                advice=f"Run `lakeward ingest {source} --on-new-partitions continue` once. Where messages from "
+                "before the change are unread, a key that moved may keep an older row until its next message",
+            )
+        return late
 
     def _add_topics(self, run: SourceRun, topics: dict[str, dict[str, Any]], found: Mapping[str, Topic]) -> bool:
         assert self._brokers is not None

@@ -120,16 +120,18 @@ class TopicTable:
     def _fitted(self, topic: str, partition: int, batch: pa.RecordBatch, decoded: Decoded) -> tuple[pa.Table, Decoded]:
         """Rows in the table's types; bad ones go to its quarantine, or stop the source."""
         while True:
-            if decoded.bad:
-                self._refuse(topic, partition, batch, decoded.bad)
-                decoded.bad = []
             try:
-                return self._fit(decoded), decoded
+                rows = self._fit(decoded)
             except InvalidRows as error:
-                decoded.bad = [BadMessage(decoded.places[error.row], error.column, error.reason)]
+                decoded.bad.append(BadMessage(decoded.places[error.row], error.column, error.reason))
                 if isinstance(decoded.rows, pa.Table):
                     decoded.rows = decoded.rows.to_pylist()
                 del decoded.rows[error.row], decoded.places[error.row]
+                continue
+            if decoded.bad:
+                self._refuse(topic, partition, batch, sorted(decoded.bad, key=lambda bad: bad.place))
+                decoded.bad = []
+            return rows, decoded
 
     def _fit(self, decoded: Decoded) -> pa.Table:
         names = [c.name for c in self.decoder.columns]
@@ -172,24 +174,17 @@ class TopicTable:
                 f"{CONTRACT}=quarantine`, or add columns for them with {CONTRACT}=evolve, and ingest again",
             )
         values = batch.column("value")
-        rows = tuple(
-            BadRow(
-                number=offsets[b.place].as_py(),
-                row=(values[b.place].as_py() or b"").decode(errors="replace"),
-                reason=b.reason,
-                column=b.column,
-            )
-            for b in bad
-        )
-        key = f"{self.plan.source}/{topic}/{partition}/{rows[0].number}"
         operation = "upsert" if self.table.is_pk else "append"
-        message = QuarantineRows(
-            source=f"kafka {topic}[{partition}]",
-            operation=operation,
-            key=key,
-            rows=rows,
-        )
-        self.client.server.ask("POST", routes.QUARANTINE.format(table=self.table.path), message)
+        for message in bad:  # each under a key of its own: another micro-batch may have other neighbours
+            row = BadRow(
+                number=offsets[message.place].as_py(),
+                row=(values[message.place].as_py() or b"").decode(errors="replace"),
+                reason=message.reason,
+                column=message.column,
+            )
+            key = f"{self.plan.source}/{topic}/{partition}/{row.number}"
+            rows = QuarantineRows(source=f"kafka {topic}[{partition}]", operation=operation, key=key, rows=(row,))
+            self.client.server.ask("POST", routes.QUARANTINE.format(table=self.table.path), rows)
 
     def _with_metadata(self, rows: pa.Table, batch: pa.RecordBatch) -> pa.Table:
         kinds = {c.name: to_arrow_type(c.type) for c in self.table.schema.columns}
