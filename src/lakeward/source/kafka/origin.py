@@ -51,7 +51,7 @@ class Brokers:
         }
 
     def ends(self, topics: Sequence[Topic]) -> dict[tuple[str, int], int]:
-        """Behind the last message of each partition."""
+        """Behind the last message of each partition that a reader of committed messages may see."""
         return self._offsets(topics, self._class("OffsetSpec").latest())
 
     def start(self, topic: Topic, start: str) -> dict[int, int]:
@@ -76,7 +76,8 @@ class Brokers:
         for topic in topics:
             for partition in topic.partitions:
                 asked.put(self._jvm.org.apache.kafka.common.TopicPartition(topic.name, partition), spec)
-        listed = self._ask(lambda: dict(self._admin.listOffsets(asked).all().get()))
+        committed = self._class("ListOffsetsOptions")(self._jvm.org.apache.kafka.common.IsolationLevel.READ_COMMITTED)
+        listed = self._ask(lambda: dict(self._admin.listOffsets(asked, committed).all().get()))
         return {(str(tp.topic()), int(tp.partition())): int(info.offset()) for tp, info in listed.items()}
 
     def _class(self, name: str) -> Any:

@@ -110,9 +110,12 @@ class KafkaSource(Source):
             late = self._late(run.name, topics, present)
             if self._add_topics(run, topics, present):
                 yield SourceGroup(state={"topics": topics}, position=_position(topics))
-            behind = self._behind(run, topics, present)
+            behind, ends = self._behind(run, topics, present)
             if behind:
                 yield from self._query(run, topics, late)
+                if run.is_stopping() or run.status.source.paused:
+                    return
+                _move_to(topics, ends)
             for name, partition in late:
                 topics[name]["offsets"][str(partition)] = 0
             if not late and not behind:
@@ -193,7 +196,10 @@ class KafkaSource(Source):
         frame = self._kafka(self._spark.read).option("subscribe", topic.name).load()
         return [bytes(row.value) for row in frame.select("value").limit(1000).collect() if row.value is not None]
 
-    def _behind(self, run: SourceRun, topics: Mapping[str, Any], found: Mapping[str, Topic]) -> int:
+    def _behind(
+        self, run: SourceRun, topics: Mapping[str, Any], found: Mapping[str, Topic]
+    ) -> tuple[int, Mapping[tuple[str, int], int]]:
+        """How many messages are unread, and the ends of the partitions."""
         assert self._brokers is not None
         ends = self._brokers.ends([found[name] for name in topics])
         behind = sum(
@@ -202,7 +208,7 @@ class KafkaSource(Source):
         at_ms = run.status.source.committed_at_ms
         seconds = max(0.0, time.time() - at_ms / 1000) if behind and at_ms else 0.0
         run.report("streaming", _position(topics), SourceLag(messages=behind, seconds=round(seconds, 3)))
-        return behind
+        return behind, ends
 
     # ---- queries -----------------------------------------------------------------------------------------------------
     def _kafka(self, reader: Any) -> Any:
@@ -369,6 +375,15 @@ def _position(topics: Mapping[str, Any]) -> str:
     total = sum(int(n) for body in topics.values() for n in body["offsets"].values())
     partitions = sum(len(body["offsets"]) for body in topics.values())
     return f"{total:,} in {len(topics)} topics, {partitions} partitions"
+
+
+def _move_to(topics: Mapping[str, Any], ends: Mapping[tuple[str, int], int]) -> None:
+    """A query has read to these ends. Behind its last message there may be markers of transactions, and messages that
+    were aborted or compacted: they have offsets and are no messages."""
+    for (name, partition), end in ends.items():
+        offsets = topics[name]["offsets"]
+        if str(partition) in offsets:
+            offsets[str(partition)] = max(int(offsets[str(partition)]), end)
 
 
 def _pause(run: SourceRun) -> None:
