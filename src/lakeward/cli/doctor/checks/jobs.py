@@ -86,6 +86,7 @@ def check_pools(facts: Facts) -> Iterator[Diagnosis]:
         slow = max(tables, key=lambda t: t.last_duration_ms or 0)
         quick = min((t for t in tables if t is not slow), key=lambda t: t.freshness_ms)
         if (slow.last_duration_ms or 0) * 2 > quick.freshness_ms:
+            more = "lakeward tier --slots 2" + ("" if pool == "default" else f" --pool {shlex.quote(pool)}")
             yield Diagnosis(
                 check="pools",
                 level=Level.SOON,
@@ -93,6 +94,6 @@ def check_pools(facts: Facts) -> Iterator[Diagnosis]:
                 figure=f"rounds of {slow.path} take {duration(slow.last_duration_ms)}; it may wait "
                 f"{duration(quick.freshness_ms)}; one slot serves both",
                 why="While the long round runs the other table waits, however quick its own rounds are.",
-                mend=f"lakeward tier --slots 2, or a pool of its own: lakeward table alter {slow.path} --set "
+                mend=f"{more}, or a pool of its own: lakeward table alter {slow.path} --set "
                 "table.datalake.pool=slow, and lakeward tier --pool slow",
             )
