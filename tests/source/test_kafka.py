@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from lakeward.cli import app
 from lakeward.client import Client
 from lakeward.errors import SourceStopped
 from lakeward.protocol import routes
@@ -45,8 +46,7 @@ class Feed:
         config = kind.configure(f"kafka://{self.broker.address}/{origin or self.name}", given)
         body = {"name": self.name, "kind": "kafka", "config": dict(config), "if_not_exists": True}
         self.client.server.ask("POST", routes.SOURCES, body)
-        accepted = {k: v for k, v in options.items() if k == "on_new_partitions"}
-        run = Ingest(self.client, self.name, kind.open({**config, **accepted}), lambda: False, until_idle=True)
+        run = Ingest(self.client, self.name, kind.open(config), lambda: False, until_idle=True)
         run.run()
         return run
 
@@ -156,7 +156,8 @@ def test_a_keyed_topic_that_gets_partitions_stops_and_goes_on_once_that_is_accep
     with pytest.raises(SourceStopped, match="new partitions"):
         feed.ingest(**options)
     assert {row["n"] for row in feed.rows()} == {0}
-    feed.ingest(**options, on_new_partitions="continue")
+    command = ["ingest", feed.name, "--on-new-partitions", "continue", "--until-idle", "--server", feed.client.url]
+    assert app.run(command) == 0
     assert [(row["id"], row["n"]) for row in sorted(feed.rows(), key=lambda row: row["id"])] == [
         (n, 1) for n in range(100)
     ]
