@@ -101,15 +101,7 @@ class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
         return True
 
     def references(self, ground: HudiGround) -> set[str]:
-        """The head's files are, whatever is said of it."""
-        head = ground.timeline.head
-        retained = [i.completed for i in ground.timeline.snapshots if i.requested not in ground.expired or i is head]
-
-        def is_kept(seen: SeenFile) -> bool:
-            at = bisect_left(retained, seen.since)
-            return at < len(retained) and seen.is_in(retained[at])
-
-        return {s.file.path for s in ground.seen if is_kept(s)}
+        return {s.file.path for s in retained_files(ground, ground.expired)}
 
     def only_in(self, ground: HudiGround, expired: Sequence[ExpiringSnapshot]) -> list[str]:
         return sorted({s.file.path for s in ground.seen} - self.references(ground))
@@ -154,12 +146,28 @@ def protected(ground: HudiGround) -> set[str]:
     return kept | {v for v in (None if head is None else head.requested, newest) if v}
 
 
+def retained_files(ground: HudiGround, expired: Set[str]) -> list[SeenFile]:
+    """Files of the head, expired or not, and of the snapshots that are not expired."""
+    head = ground.timeline.head
+    retained = [i.completed for i in ground.timeline.snapshots if i.requested not in expired or i is head]
+
+    def is_retained(seen: SeenFile) -> bool:
+        at = bisect_left(retained, seen.since)
+        return at < len(retained) and seen.is_in(retained[at])
+
+    return [s for s in ground.seen if is_retained(s)]
+
+
 def plan_archive(ground: HudiGround, expired: Set[str], keep: int = KEPT_INSTANTS) -> list[HudiInstant]:
     """The oldest instants that nobody asks for any more. All that is older than the timeline's first instant counts as
-    completed: so none goes that was asked for after one that stays."""
-    timeline, kept = ground.timeline, protected(ground)
-    going: list[HudiInstant] = []
-    for instant in timeline.instants[: max(0, len(timeline.instants) - keep)]:
+    completed: so none goes that was asked for after one that stays. The instant of a lone log file stays until a
+    compaction puts a base file in its place."""
+    timeline, going = ground.timeline, list[HudiInstant]()
+    old = timeline.instants[: max(0, len(timeline.instants) - keep)]
+    if not old:
+        return []
+    kept = protected(ground) | {s.file.instant for s in retained_files(ground, expired) if s.is_lone}
+    for instant in old:
         is_snapshot = instant in timeline.snapshots
         if instant.requested in kept or (is_snapshot and instant.requested not in expired):
             break

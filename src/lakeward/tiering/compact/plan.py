@@ -265,7 +265,9 @@ def _most_named(files: list[SizedFile], policy: CompactionPolicy) -> list[SizedF
 
 
 def _packs(run: list[SizedFile], policy: CompactionPolicy) -> Iterator[list[SizedFile]]:
-    return (part for part in _cut(run, policy.target_bytes) if len(part) > 1 or part[0].file.deletes)
+    """A file that is merged when it is read, with no other to merge it with, becomes one that is not."""
+    parts = _cut(run, policy.target_bytes)
+    return (p for p in parts if len(p) > 1 or p[0].file.deletes or p[0].file.is_merged)
 
 
 def _merges(run: list[SizedFile], power: int, policy: CompactionPolicy) -> Iterator[list[SizedFile]]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hudi import HudiTableBuilder
 
 from lakeward.errors import FaultInjected
 from lakeward.lake.hudi.ground import HudiGround
 from lakeward.lake.hudi.log import KEPT_INSTANTS, plan_archive, protected
 from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, load_completions
-from lakeward.lake.hudi.plugin import open_lake
+from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward_testing.faults import Faults
 from lakeward_testing.lakes.removal import LATER_MS
 from lakeward_testing.lakes.rewriting import LakeRewrite
 from lakeward_testing.lakes.rounds import LakeRound, lake_rows
-from lakeward_testing.lakes.suite import B0, LakeSuite, row
+from lakeward_testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward_testing.scripted_log import ScriptedLog
 
 SUITE = LakeSuite()
 
@@ -80,3 +83,33 @@ def test_upkeep_that_ends_before_its_archive_is_done_by_the_next(tmp_path: Path)
     upkeep.expire(going)
     assert len(table.load_timeline().instants) == KEPT_INSTANTS
     assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_hudi_rs_shows_a_quiet_bucket_of_log_files_in_a_long_life(tmp_path: Path) -> None:
+    """hudi-rs passes over a log file without a base file once its instant is archived."""
+    lake = open_lake({"warehouse": str(tmp_path)})
+    log = SUITE.make_log(lake, primary_key=("id",), properties={"hudi.history.expire.max-snapshot-age-ms": "1"})
+    for number in range(5):
+        log.upsert(B0, row(1_000 + number))
+        LakeRound.plan(lake, log).run()
+    for number in range(KEPT_INSTANTS + 10):
+        if number == KEPT_INSTANTS:
+            log.upsert(B0, row(2_000))
+        log.upsert(B1, row(number % 7, f"version {number}"))
+        LakeRound.plan(lake, log).run()
+    upkeep, table = lake.open_maintenance(log.table), lake.table(log.table.path)
+    upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)])
+    assert shown_by_hudi_rs(lake, log) == [row for _, _, row in lake_rows(lake, log.table)]
+    LakeRewrite(lake=lake, table=log.table, buckets=(B0,)).run()
+    LakeRewrite(lake=lake, table=log.table, buckets=(B1,)).run()
+    upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)])
+    assert len(table.load_timeline().instants) == KEPT_INSTANTS
+    assert shown_by_hudi_rs(lake, log) == [row for _, _, row in lake_rows(lake, log.table)]
+
+
+def shown_by_hudi_rs(lake: HudiLakeStorage, log: ScriptedLog) -> list[dict[str, object]]:
+    """Rows by bucket and offset, as `lake_rows` has them."""
+    batches = HudiTableBuilder.from_base_uri(lake.table(log.table.path).root).build().read()
+    rows = pa.Table.from_batches(batches).sort_by([("__bucket", "ascending"), ("__offset", "ascending")])
+    shown_rows: list[dict[str, object]] = rows.select(log.table.schema.names).to_pylist()
+    return shown_rows

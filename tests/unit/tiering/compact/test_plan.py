@@ -156,6 +156,8 @@ def test_a_quiet_bucket_is_packed_once() -> None:
     files = [file(0, 300), file(300, 20), file(320, 2), file(0, 5, bucket=1, sequence=11), file(5, 5, bucket=1)]
     assert names(files, quiet) == [(Why.PACK, ["0/0", "0/300", "0/320"])]
     assert names([file(0, 322)], quiet) == []
+    merged = replace(file(0, 322), is_merged=True)
+    assert (names([merged]), names([merged], quiet)) == ([], [(Why.PACK, ["0/0"])])
     assert names([file(0, 322, deletes=(by_key("e"),))], quiet) == [(Why.PACK, ["0/0"])]
     assert names([file(0, 322, deletes=(positions(1, sequence=11),))], quiet) == []
 

@@ -74,6 +74,8 @@ class SeenFile:
     file: HudiFile
     since: str
     until: str
+    is_lone: bool = False
+    """A log file that no base file precedes. hudi-rs passes over it once its instant is archived."""
 
     def is_in(self, completed: str) -> bool:
         return self.since <= completed < self.until
@@ -124,7 +126,8 @@ def see_files(files: Iterable[HudiFile], timeline: HudiTimeline) -> list[SeenFil
             # A log file that was completed after a base file was asked for is not in that base file.
             mark = done if file.is_log else f"{file.instant}~"
             until = next((d for instant, d in bases if instant >= mark), _NEVER)
-            seen.append(SeenFile(file, done, min(until, end)))
+            is_lone = file.is_log and not any(instant < mark for instant, _ in bases)
+            seen.append(SeenFile(file, done, min(until, end), is_lone))
     return seen
 
 
