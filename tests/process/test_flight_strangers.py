@@ -322,10 +322,16 @@ def test_calls_that_are_made_and_taken_back_leave_nothing(door: Door) -> None:
             rapid = b"".join(call(n, "DoPut", secret) + reset(n) for n in range(1, 10_001, 2))
             with suppress(ConnectionError):
                 peer.sendall(GREETING + rapid)
-            door.ask()
+            ask_again(door)
     wait_until(lambda: not door.service.watch.calls, what="the end of all calls")
     assert threading.active_count() <= before + 402
-    door.ask()
+    ask_again(door)
+
+
+def ask_again(door: Door) -> None:
+    """gRPC keeps 1,000 calls that no thread has looked at yet and cancels some of the next: clients repeat theirs."""
+    with client_at(door.service.port, token="top", retry_s=120.0) as client:
+        client.store.list_tables()
 
 
 def make_table(door: Door, columns: str = "id BIGINT") -> TableInfo:
