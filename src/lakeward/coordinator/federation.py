@@ -49,7 +49,15 @@ from lakeward.model import (
 )
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
-from lakeward.spi import AdoptedRows, HotLoad, LakeCatalog, SupportsForeignTables, SupportsTakeOver, lake_named
+from lakeward.spi import (
+    AdoptedRows,
+    HotLoad,
+    LakeCatalog,
+    SupportsForeignTables,
+    SupportsRestore,
+    SupportsTakeOver,
+    lake_named,
+)
 
 
 class Federation:
@@ -395,7 +403,7 @@ class Federation:
                 reason = f"its lake table is in the catalog, there is nothing to restore; `{command}` writes it again"
                 raise InvalidRequest(what=what, reason=reason)
             self.sides.check_spread(path, table.descriptor, options)
-            source = catalog.restore(table)
+            source = catalog.restore(table) if isinstance(catalog, SupportsRestore) else None
             if source is None and not anew:
                 command = f"lakeward table restore-lake {self._board.find(path, side).argument} --anew"
                 reason = f"no files of it are left where the catalog kept them; `{command}` makes an empty lake table, "

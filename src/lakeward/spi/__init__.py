@@ -49,8 +49,9 @@ _NAMES = {
     "lake.reader": "LakeReader",
     "lake.storage": "LakeStorage",
     "lake.supports": (
-        "SupportsChanges SupportsFileOrder SupportsForeignTables SupportsIntents SupportsKeyDeletes SupportsReaders "
-        "SupportsRewrite SupportsRewriteCommit SupportsSnapshotNames SupportsTakeOver SupportsVectors"
+        "SupportsChanges SupportsFileOrder SupportsForeignTables SupportsIntents SupportsKeyDeletes SupportsProbe "
+        "SupportsReaders SupportsRestore SupportsRewrite SupportsRewriteCommit SupportsSnapshotNames SupportsTakeOver "
+        "SupportsVectors"
     ),
     "lake.writer": "LakeWriter WriteTask",
     "lakeerrors": "lake_named name_lake",

@@ -12,7 +12,7 @@ import pytest
 from lakeward.client.columns import parse_columns
 from lakeward.errors import LakewardError
 from lakeward.model import Schema, TableDescriptor, TableInfo, TablePath, new_table_id
-from lakeward.spi import PROBE, load_lake
+from lakeward.spi import PROBE, SupportsProbe, load_lake
 
 
 @pytest.mark.parametrize("name", ["delta", "paimon", "lance", "hudi"])
@@ -22,7 +22,8 @@ def test_a_probe_leaves_nothing_and_needs_a_folder_that_takes_files(name: str, t
     table = TableInfo(path=path, table_id=new_table_id(), descriptor=descriptor)
     lake.catalog().create(table, adopt=False)
     upkeep = lake.open_maintenance(table)
-    assert upkeep.probe()
+    assert isinstance(upkeep, SupportsProbe)
+    upkeep.probe()
     assert not list(tmp_path.glob(f"**/{PROBE}*"))
     (folder,) = tmp_path.glob("**/orders*")
     shutil.rmtree(folder)

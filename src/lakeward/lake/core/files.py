@@ -164,9 +164,9 @@ class StoredFiles(ABC, Generic[G]):
     def delete(self, path: str) -> int:
         """Returns the bytes freed; 0 where it is gone already."""
 
-    def probe(self) -> bool:
-        """Writes and deletes a small file beside the data. False: there is nothing to probe."""
-        return False
+    def probe(self) -> None:
+        """Writes and deletes a small file beside the data. Default: the files are in memory."""
+        return
 
 
 class FolderFiles(StoredFiles[G]):
@@ -186,10 +186,9 @@ class FolderFiles(StoredFiles[G]):
         with self.errors(self.table, "delete a file of"):
             return self.storage.delete(path)
 
-    def probe(self) -> bool:
+    def probe(self) -> None:
         with self.errors(self.table, "write and delete a probe file of"):
             self.storage.probe(self.folder)
-        return True
 
 
 class RowFiles(StoredFiles[G], Generic[G, F]):

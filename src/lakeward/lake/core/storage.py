@@ -57,8 +57,8 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
             freed += self._table.files.delete(path)
         return freed
 
-    def probe(self) -> bool:
-        return self._table.files.probe()
+    def probe(self) -> None:
+        self._table.files.probe()
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         return plan_expiry(self._log, self._log.load(), now_ms)

@@ -96,7 +96,7 @@ class IcebergFiles(StoredFiles[IcebergGround]):
             freed = delete_file(io, path)
             return freed + (delete_file(io, cache_path(path)) if path.endswith(".parquet") else 0)
 
-    def probe(self) -> bool:
+    def probe(self) -> None:
         table = self._log.load().table
         metadata, io = table.metadata, self._arrow_io(table)
         folder = check_path(table.io, data_folder(metadata.location, metadata.properties))
@@ -105,7 +105,6 @@ class IcebergFiles(StoredFiles[IcebergGround]):
             with io.new_output(path).create() as out:
                 out.write(b"lakeward doctor --probe")
             delete_file(io, path)
-        return True
 
     def _arrow_io(self, table: Table) -> PyArrowFileIO:
         return PyArrowFileIO({**table.io.properties, **self._connection.options})

@@ -43,11 +43,10 @@ class PaimonFiles(StoredFiles[PaimonGround]):
         with lake_errors(self._where, "delete files of"):
             return files_of(self._lake_table).delete(path)
 
-    def probe(self) -> bool:
+    def probe(self) -> None:
         lake_table = self._connection.load(self._path)
         with lake_errors(self._where, "write and delete a probe file of"):
             files_of(lake_table).probe(table_folder(lake_table))
-        return True
 
     def _listed(self) -> Iterator[StoredFile]:
         lake_table = self._connection.load(self._path)

@@ -22,7 +22,7 @@ from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAns
 from lakeward.protocol.routes import PROTOCOL
 from lakeward.server.admission.auth import is_loopback
 from lakeward.server.services import Services
-from lakeward.spi import LakeStorage
+from lakeward.spi import LakeStorage, SupportsProbe
 
 BACKED_UP = "backed-up"
 """A file of the data folder whose time is that of the last whole backup."""
@@ -87,7 +87,8 @@ def probe_lakes(
 def _probe(storage: LakeStorage, table: TableInfo, now_ms: int) -> LakeProbe:
     try:
         upkeep = storage.open_maintenance(table)
-        upkeep.probe()
+        if isinstance(upkeep, SupportsProbe):
+            upkeep.probe()
         listed = [f for f in upkeep.list_files() if f.modified_at_ms < now_ms - ORPHAN_AGE_MS]
         used = upkeep.references() if listed else set()
     except LakewardError as error:

@@ -14,6 +14,9 @@ OWN_PROPERTY = "fluss.table.datalake."
 """What a property begins with that every lake table of ours has since its creation: its lakes, or its format."""
 
 
+_PROBED_TABLE = TablePath("lakeward", "probe")
+
+
 def is_own(properties: Iterable[str]) -> bool:
     """By the names of a lake table's properties."""
     return any(name.startswith(OWN_PROPERTY) for name in properties)
@@ -22,17 +25,17 @@ def is_own(properties: Iterable[str]) -> bool:
 class LakeCatalog(TypedCalls, ABC):
     """DDL on lake tables. Called by the server's federation, before the hot store is changed. All calls may block."""
 
-    @abstractmethod
     def check(self) -> None:
-        """At server start: is the configuration right and does the lake answer? Safe to repeat.
+        """Checks at server start that the configuration is right and that the lake answers. Safe to repeat. Default:
+        looks up a table.
 
         Raises `InvalidConfig` for what a person must mend, `LakeUnavailable` for what may heal by itself."""
+        self.exists(_PROBED_TABLE)
 
-    @abstractmethod
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
-        """Can this table exist in this format? Pure. Raises `UnsupportedType`, `InvalidTable`,
-        `UnsupportedBucketKey`.
-        """
+        """Checks that this table can exist in this format. Pure. Raises `UnsupportedType`, `InvalidTable`,
+        `UnsupportedBucketKey`. Default: the format holds every table that its capabilities allow."""
+        return
 
     @abstractmethod
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
@@ -113,12 +116,6 @@ class LakeCatalog(TypedCalls, ABC):
         """Was a lake table that exists made by Lakeward, and never given a row? May block. False where a format cannot
         tell."""
         return False
-
-    def restore(self, table: TableInfo) -> str | None:
-        """Registers a lake table that its catalog lost again, at the newest state that is left of it. Returns a
-        description of the source; None if nothing is left or the format cannot restore tables. Raises
-        `LakeUnavailable`."""
-        return None
 
     @abstractmethod
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:

@@ -38,23 +38,19 @@ class LakeMaintenance(TypedCalls, ABC):
     def delete(self, paths: Iterable[str]) -> int:
         """Deletes files, with the caches beside them; returns the bytes freed. A file that is gone is no error."""
 
-    def probe(self) -> bool:
-        """Writes a small file where the table's data lies and deletes it; False: this format has no such probe. Raises
-        what the lake raises. Safe to repeat."""
-        return False
-
-    @abstractmethod
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
-        """Snapshots that the table's `history.expire.*` properties let go; never the tagged one, main's head or a
-        branch's or tag's. The caller marks them where read leases are kept, then calls `expire`."""
+        """Returns the snapshots that the table's `history.expire.*` properties allow to expire; never the tagged one,
+        main's head or a branch's or tag's. The caller marks them where read leases are kept, then calls `expire`.
+        Default: none, as the format expires snapshots itself or never (`Lack.SNAPSHOT_EXPIRY`)."""
+        return ()
 
-    @abstractmethod
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
         """Removes these snapshots, then the files that only they referenced; returns the bytes freed. Safe to repeat; a
-        crash in between only delays the deletion (`delete_expired` finishes it)."""
+        crash in between only delays the deletion (`delete_expired` finishes it). Default: removes none."""
+        return 0
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
-        """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in
-        the answer. Called after a round's commit took them out, or after a crash. Safe to repeat, also after a crash of
+        """Deletes files that only these snapshots referenced. Snapshots that the table still has are left alone and not
+        returned. Called after a round's commit removed them, or after a crash. Safe to repeat, also after a crash of
         its own. Default: `expirable` names none."""
         return Expired()

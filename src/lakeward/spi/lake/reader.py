@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.errors import SnapshotGone
 from lakeward.model import OFFSET, Bucket, LakeBase, OffsetSet, SnapshotId
 from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
@@ -33,10 +35,19 @@ class LakeReader(TypedCalls, ABC):
     def snapshots(self) -> Sequence[LakeSnapshot]:
         """Retained snapshots, oldest first, foreign ones included (`round_id` None)."""
 
-    @abstractmethod
     def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
         """Loads one snapshot (default: main's head), with `offsets` from its newest ancestor that we wrote. None: there
-        is no snapshot yet. Raises `SnapshotGone`."""
+        is no snapshot yet. Raises `SnapshotGone`. Default: looks it up in `snapshots`."""
+        chosen = self.load_base_as_is().head if snapshot_id is None else snapshot_id
+        if chosen is None:
+            return None
+        by_id = {s.snapshot_id: s for s in self.snapshots()}
+        if chosen not in by_id:
+            raise SnapshotGone(table=self._table_name, snapshot=chosen, advice="read again from the newest one")
+        ancestor: LakeSnapshot | None = by_id[chosen]
+        while ancestor is not None and ancestor.offsets is None:
+            ancestor = None if ancestor.parent_id is None else by_id.get(ancestor.parent_id)
+        return replace(by_id[chosen], offsets=None if ancestor is None else ancestor.offsets)
 
     @abstractmethod
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
@@ -109,9 +120,20 @@ class LakeReader(TypedCalls, ABC):
         """
         return {}
 
-    @abstractmethod
     def totals(self) -> LakeTotals:
-        """Figures of the head, for metrics. Cheap: from metadata."""
+        """Figures of the head, for metrics. Cheap: from metadata. Default: adds up `files`, deleted rows
+        too; `is_exact` says whether there are any."""
+        snapshots, head = self.snapshots(), self.load_base_as_is().head
+        files = () if head is None else self.files(head)
+        deletes = {d.path for f in files for d in f.deletes}
+        return LakeTotals(
+            data_files=len(files),
+            delete_files=len(deletes),
+            rows=sum(f.record_count for f in files),
+            bytes=sum(f.size_bytes for f in files),
+            snapshots=len(snapshots),
+            is_exact=not deletes and not any(f.is_merged for f in files),
+        )
 
 
 def _without(batch: pa.RecordBatch, gone: OffsetSet, columns: Sequence[str]) -> pa.RecordBatch:

@@ -59,6 +59,24 @@ class SupportsReaders(Protocol):
 
 
 @runtime_checkable
+class SupportsRestore(Protocol):
+    """A catalog that can find a lake table again which was dropped from it."""
+
+    def restore(self, table: TableInfo) -> str | None:
+        """Registers a dropped lake table again, at the newest state that is left of it. Returns a description of the
+        source; None if nothing is left. Raises `LakeUnavailable`."""
+
+
+@runtime_checkable
+class SupportsProbe(Protocol):
+    """Upkeep that can try whether the table's storage can be written to."""
+
+    def probe(self) -> None:
+        """Writes a small file where the table's data lies and deletes it. Raises what the lake raises. Safe to
+        repeat."""
+
+
+@runtime_checkable
 class SupportsSnapshotNames(Protocol):
     """Upkeep that can name snapshots, which keeps them from any engine's expiry: those of cuts are named. Without it
     only our own expiry spares them."""

@@ -38,6 +38,7 @@ class LakeWriter(ABC):
 
         A crash before the result reaches the driver leaves files for orphan removal."""
 
-    @abstractmethod
     def abort(self) -> None:
-        """Lets go of handles. Deletes nothing: only orphan removal deletes. Safe to repeat."""
+        """Closes handles without a result. Deletes nothing: only orphan removal deletes. Safe to repeat. Default: the
+        writer has no handles."""
+        return
