@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakeward.lake.core.columns import fill_address
-from lakeward.lake.core.rewrite import RankTable
+from lakeward.lake.core.rewrite import BATCH_ROWS, FILE, RANK, RankTable, number_rows, rank_table, sort_rows
 from lakeward.lake.iceberg.connect.connection import IcebergConnection
 from lakeward.lake.iceberg.datafile.offsetcache import load_column
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup, WriteHandle, WriteResult, WrittenFile
@@ -49,8 +49,8 @@ def with_lineage(schema: Schema) -> Schema:
 
 
 def fill_lineage(rows: pa.Table, file: LakeFile, start: int) -> pa.Table:
-    """Values that the file leaves out. `start` is the position of the first row in its file. A file that nobody gave a
-    row id yet keeps nulls: its rows are counted from the new file's."""
+    """Fills in row ids and sequence numbers that the file leaves out. `start` is the position of the first row in its
+    file. A file without a first row id keeps nulls: its rows get their ids from the new file."""
     for name, values in (
         (ROW_ID.name, _row_ids(file, start, rows.num_rows)),
         (UPDATED.name, pa.scalar(file.sequence, pa.int64())),
@@ -67,13 +67,8 @@ def _row_ids(file: LakeFile, start: int, count: int) -> pa.Array | None:
     return pa.array(np.arange(file.first_row_id + start, file.first_row_id + start + count, dtype=np.int64))
 
 
-_BATCH_ROWS = 65_536
-_FILE, _RANK = "__file", "__rank"
-"""Of a row that is sorted: which input it came from, and its number among that input's survivors."""
-
-
 def rewrite_group(connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
-    """None: it came due before it was done."""
+    """Returns None if `is_due` said yes first."""
     if task.group.is_dropped:
         return dropped_group(task.group, RewrittenGroup(None, ()).to_bytes())
     rewriter = _GroupRewriter(connection, task, is_due)
@@ -118,7 +113,7 @@ class _GroupRewriter:
             raise
         result = None if written is None else WriteResult.from_bytes(written)
         if result is not None and self._is_clean:
-            result = replace(result, files=tuple(_say_offsets(result, files, ranks)))
+            result = replace(result, files=tuple(_with_offsets(result, files, ranks)))
         new_files = () if result is None else result.files
         fault_point("rewrite.written", table=str(self._task.table.path), group=self._task.group.index)
         return RewriteResult(
@@ -130,12 +125,13 @@ class _GroupRewriter:
         )
 
     def _follow_each_other(self, files: list[LakeFile]) -> bool:
-        """Rows of a clean table do not say their offsets: they stay in the order of their files."""
+        """Whether files can be copied one after the other. Rows of a clean table can, as they have no offset column:
+        they stay in the order of their files."""
         if self._is_clean:
             return True
         ranges = [f.offsets for f in files]
-        known = [r for r in ranges if r is not None]
-        if len(known) < len(ranges) or any(a.stop > b.start for a, b in pairwise(known)):
+        bounded = [r for r in ranges if r is not None]
+        if len(bounded) < len(ranges) or any(a.stop > b.start for a, b in pairwise(bounded)):
             return False
         offset_id = self._schema.find_field(OFFSET).field_id
         return all(is_ours(f.path) or _ascends(load_column(self._io, f.path, offset_id)) for f in files)
@@ -156,41 +152,32 @@ class _GroupRewriter:
     def _sort(self, files: list[LakeFile]) -> tuple[RankTable, ...] | None:
         parts = []
         for number, file in enumerate(files):
-            rank = 0
-            for table in self._live(file):
+            for table in number_rows(self._live(file), number):
                 if self._is_due():
                     return None
-                ranks = pa.array(np.arange(rank, rank + table.num_rows))
-                rank += table.num_rows
-                numbers = pa.array(np.full(table.num_rows, number, np.int64))
-                parts.append(table.append_column(_FILE, numbers).append_column(_RANK, ranks))
-        if not parts:
-            return tuple(RankTable.of(f.path, self._gone_of(f), np.empty(0, np.int64)) for f in files)
-        order = [(OFFSET, "ascending"), (_FILE, "ascending"), (_RANK, "ascending")]
-        rows = pa.concat_tables(parts).sort_by(order)
-        for batch in rows.drop_columns([_FILE, _RANK]).to_batches(_BATCH_ROWS):
-            self._writer.write(batch)
-        came_from = rows.column(_FILE).to_numpy()
-        new_positions = [np.flatnonzero(came_from == n) for n in range(len(files))]
-        by_rank = [p[np.argsort(rows.column(_RANK).to_numpy()[p])] for p in new_positions]
-        return tuple(RankTable.of(f.path, self._gone_of(f), p) for f, p in zip(files, by_rank, strict=True))
+                parts.append(table)
+        rows = sort_rows(parts)
+        if rows is not None:
+            for batch in rows.drop_columns([FILE, RANK]).to_batches(BATCH_ROWS):
+                self._writer.write(batch)
+        return tuple(rank_table(f.path, self._gone_of(f), n, rows) for n, f in enumerate(files))
 
     def _live(self, file: LakeFile) -> Iterator[pa.Table]:
-        """Rows that the planned snapshot has of a file, in the file's order; what it lacks is noted."""
+        """Reads the live rows of the planned snapshot from a file, in the file's order, and notes the deleted ones."""
         keeper, start = self._filter.of_described(file), 0
         names = [*self._names, *(n for n in keeper.columns if n not in self._names)]
-        gone = self._gone.setdefault(file.path, [])
+        deleted = self._gone.setdefault(file.path, [])
         with self._io.new_input(file.path).open() as source:
             parquet = pq.ParquetFile(source)
             physical = physical_names(self._ids, names_by_id(parquet.schema_arrow), names)
             columns = sorted({p for p in physical.values() if p is not None})
-            for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
                 table = project(batch, names, physical, self._types)
                 table = fill_lineage(table, file, start) if self._has_lineage else table
                 table = fill_address(table, file.bucket, _first_offset(file), start) if self._is_clean else table
                 keep = keeper.mask(table, start)
                 if keep is not None:
-                    gone.append((np.flatnonzero(~keep) + start).astype(np.int64))
+                    deleted.append((np.flatnonzero(~keep) + start).astype(np.int64))
                     table = keep_rows(table, keep)
                 start += batch.num_rows
                 if table.num_rows:
@@ -202,13 +189,13 @@ class _GroupRewriter:
 
 
 def _first_offset(file: LakeFile) -> int | None:
-    """None: its rows' offsets do not follow each other, or are not known."""
+    """None: its rows' offsets are unknown or have gaps."""
     return file.offsets.start if file.offsets is not None and len(file.offsets) == file.record_count else None
 
 
-def _say_offsets(result: WriteResult, files: list[LakeFile], ranks: tuple[RankTable, ...]) -> Iterator[WrittenFile]:
-    """Clean files in which first and last offset stand where the rows at either end do not know theirs: those of the
-    inputs these rows came from."""
+def _with_offsets(result: WriteResult, files: list[LakeFile], ranks: tuple[RankTable, ...]) -> Iterator[WrittenFile]:
+    """Adds first and last offset to new files of a clean table whose first or last row has none: taken from the inputs
+    that these rows came from."""
     ends, start = np.cumsum([f.record_count - len(r.gone) for f, r in zip(files, ranks, strict=True)]), 0
     for file in result.files:
         stop = start + file.record_count
