@@ -12,7 +12,7 @@ from sqlglot import expressions as exp
 from lakeward.errors import InvalidRequest
 
 _SIGN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>]")
-"""What matters when cutting a column list: quoted text is passed over as one sign."""
+"""Tokens that split a column list. Quoted text is one token."""
 
 _ENFORCED = re.compile(r"\bNOT\s+ENFORCED\b", flags=re.IGNORECASE)
 _CONSTRAINT = re.compile(r"(CONSTRAINT\b|PRIMARY\s+KEY\b)", flags=re.IGNORECASE)

@@ -34,7 +34,7 @@ class _Field:
     is_list: bool
     is_option: bool
     words: dict[str, bool]
-    """Of an option: how it is called, and for a flag what the word stands for."""
+    """An option's parameter name and, for a flag, the value that it sets."""
     least: float | None
     most: float | None
 

@@ -27,7 +27,7 @@ from lakeward.model import (
 )
 
 SIDE = "table.datalake."
-"""What properties of sides begin with; `OF_TABLES` are said of all of a table's sides at once."""
+"""Prefixes of side properties; `OF_TABLES` are set for all sides of a table at once."""
 
 OF_TABLES = (
     "table.datalake.enabled",
@@ -52,8 +52,8 @@ _NUMBERS = {
     "targetFileSize": 1,
     "hoodie.parquet.max.file.size": 1,
 }
-"""Properties of lake tables, less their format, that rounds read as numbers, and the least of each: with another value
-every round would fail, or go by the default."""
+"""Numeric lake-table properties that rounds read, without the format prefix, and the minimum of each. With an invalid
+value every round would fail or use the default."""
 
 LAKE_PREFIXES = ("iceberg", "paimon", "delta", "lance", "hudi")
 """Properties that lake formats read as they are."""

@@ -75,7 +75,7 @@ from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, Tabl
 from lakeward.spi import CoordinatorClient, HotAdmin, LakeStorage
 
 ROUNDS_CHECKED = 1_000
-"""At start: those that pages show are read once, so that what is left out of them is told then."""
+"""Rounds that are read once at start, as many as pages show, so that records that are skipped are logged then."""
 
 
 class Coordinator(CoordinatorClient):

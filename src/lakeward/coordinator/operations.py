@@ -40,7 +40,7 @@ class Operations:
         """Rounds that were asked for so far: who holds an idle job's answer back sees it grow."""
 
     def pause(self, path: TablePath, name: SideName | None = None) -> None:
-        """A running round is told to stop at its next heartbeat and can no longer commit. Safe to repeat."""
+        """Stops a running round at its next heartbeat; it can no longer commit. Safe to repeat."""
         with self._board.change():
             for side in self._named(path, name):
                 if side.state is not _S.PAUSED:

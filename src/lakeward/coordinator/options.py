@@ -38,10 +38,10 @@ class CoordinatorOptions:
     backoff_jitter: float = 0.2
     quarantine_after: int = 10
     seed: int = 0
-    """Of the jitter: a simulation gives the same answer twice."""
+    """Seed of the jitter, so that a simulation is reproducible."""
 
     margin_share: float = 0.1
-    """Of the expected duration: rounds of one table differ by about that much."""
+    """Fraction of the expected duration by which rounds of one table differ."""
 
     margin_s: float = 0.5
     upkeep_s: float = 60.0

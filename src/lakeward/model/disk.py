@@ -20,7 +20,7 @@ BALLAST_BYTES = 16 << 20
 """Two databases with a write-ahead log of 4 MB each, the keys of some buckets being opened, and as much again."""
 
 _LOW_BYTES = 1 << 20
-"""A transaction of ours takes kilobytes."""
+"""One of our transactions takes kilobytes."""
 
 
 def free_bytes(folder: Path) -> int:

@@ -26,7 +26,7 @@ class LedgerKind(StrEnum):
 
 
 SKIPPED = "gap-"
-"""What the round ids of gaps begin with that no row ever had: the log went on above them."""
+"""Prefix of the round ids of offset gaps: the log continued above offsets that no row ever had."""
 
 
 @dataclass(frozen=True, kw_only=True)

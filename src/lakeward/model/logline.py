@@ -56,7 +56,7 @@ def _barred(text: str) -> str:
 _log = logging.getLogger(__name__)
 
 NONSENSE = (InvalidInput, ValueError, TypeError, KeyError, AttributeError)
-"""What reading a record raises that no version of ours wrote, or that a peer was once believed."""
+"""Errors that reading raises for a record that no version of Lakeward wrote, or that was stored unchecked."""
 
 _SHOWN = 100
 

@@ -13,10 +13,10 @@ from lakeward.model.types import DataType, RowType, TimeType, leaves, parts
 from lakeward.model.types.typetable import row_of
 
 MOST_COLUMNS = 5_000
-"""Whoever asks for one row has all of them looked at."""
+"""Of a new table: every request for a row checks all columns."""
 
 MOST_CHARACTERS = 255
-"""Of a new column's name, and of a field's: every schema, file footer and page has it."""
+"""Longest name of a new column or field: every schema, file footer and page contains it."""
 
 MOST_COMMENT = 10_000
 """Characters of a new comment, for the same reason."""

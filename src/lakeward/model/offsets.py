@@ -13,7 +13,7 @@ from lakeward.errors import InvalidRequest
 
 PARTITION_SEPARATOR = "$"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive, and engines that name folders as it does, call a partition whose key is null."""
+"""The partition name that Hive, and engines with its folder names, use for a null key."""
 
 
 @dataclass(frozen=True, order=True)

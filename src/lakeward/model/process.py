@@ -110,7 +110,7 @@ class SystemClock:
 
 
 POLL_S = 0.1
-"""A signal that comes in the moment before a wait begins wakes nobody: no wait may last."""
+"""A signal that arrives just before a wait begins does not end it, so every wait must be short."""
 
 
 class StopSignal:

@@ -80,7 +80,7 @@ class RoundResult:
     lake_rows: int | None = None
     bytes_read: int = 0
     files_replaced: int = 0
-    """Of a compaction: data files that it took out."""
+    """For a compaction: data files that it removed."""
 
     groups_left_out: int = 0
     """... groups that it rewrote for nothing, as another writer took an input."""
@@ -92,7 +92,7 @@ class RoundResult:
     """... deleted rows in files that it would have rewritten and left."""
 
     read_with: tuple[SideName, ...] = ()
-    """Of a round: sides whose rounds got their rows from the same read of the log."""
+    """For a round: sides whose rounds got their rows from the same read of the log."""
 
     log_bytes: int = 0
     """... what was read of the log for it; what was read for several rounds counts in one of them."""

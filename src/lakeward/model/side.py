@@ -24,7 +24,7 @@ COMPACT = WorkKind("compact")
 """Rewrite files of the side so that readers have less to do."""
 
 _OLD_KINDS = {"round": TIER, "compaction": COMPACT}
-"""What kinds were called before there were kinds of work. Jobs and data folders of that time use these names."""
+"""Older names of kinds of work, which older jobs and data folders use."""
 
 
 def parse_kind(name: str) -> WorkKind:

@@ -24,7 +24,7 @@ FLUSS_PARTITIONS = "lakeward.fluss.partitions"
 partition that is dropped and made again begins at 0, under the same name."""
 
 GONE_PARTITION = "#"
-"""Before the number of a partition that Fluss no longer has and whose name nobody knows."""
+"""Prefix of the number of a partition that Fluss no longer has and whose name is unknown."""
 
 
 SYSTEM_COLUMNS_PROPERTY = "table.datalake.system-columns"

@@ -62,7 +62,7 @@ class ServerFacts:
     """Threads of the background that do not work."""
 
     sees_lake_reads: bool = False
-    """Whoever reads a lake table by a catalog asks this server for it."""
+    """A reader of a lake table through a catalog asks this server for it."""
 
     hot: tuple[HotFacts, ...] = ()
     live: LiveFacts | None = None

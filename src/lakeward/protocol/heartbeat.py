@@ -51,7 +51,7 @@ class Progress:
     splits_total: int = 0
     rows: int = 0
     trouble: str = ""
-    """What it waits for before it can go on: a lake that does not answer."""
+    """Why it waits before it can continue: a lake that does not answer."""
 
     def __post_init__(self) -> None:
         if len(self.trouble) > MOST_WORDS:
@@ -129,7 +129,7 @@ class HeartbeatRequest:
     leaving: bool = False
     metrics_url: str | None = None
     kinds: tuple[WorkKind, ...] = (TIER,)
-    """What this job can do: a job of an older version is handed nothing but rounds."""
+    """Kinds of work that this job supports: a job of an older version gets only rounds."""
 
     formats: tuple[str, ...] = ()
     """Lake formats that this job can open: it is handed no table of another. A job of an older version says
@@ -139,7 +139,7 @@ class HeartbeatRequest:
     """The job's clock."""
 
     memory_bytes: int | None = None
-    """Of the job's driver process."""
+    """Memory of the job's driver process."""
 
     wait_ms: int = 0
     """The job is idle: an answer without work may be held back so long, until a round is asked for. A server that did
@@ -200,7 +200,7 @@ class HandedOut:
     side: SideName = DEFAULT_SIDE
     kind: WorkKind = TIER
     committed: Committed | None = None
-    """What the coordinator knew of the lake when it handed this out; None from one that wants to be asked."""
+    """The coordinator's knowledge of the lake when it handed out the work; None: the job must ask."""
 
     reads_with: tuple[SideName, ...] = ()
     """Other sides of the table in the same answer whose rounds should read the log with this one."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PREFIX = "LAKEWARD_CLIENT__OAUTH2__"
-"""Of the variables of `client.oauth2.*`. Written out here: tasks need not load all options for them."""
+"""Prefix of the environment variables of `client.oauth2.*`. Repeated here so that tasks need not load all options."""
 
 _KEY = "client.oauth2.url"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -189,7 +189,7 @@ class AdmissionRow:
     round_ms: int
     worst_lag_ms: int
     feasible: bool
-    """2 x round <= freshness: nobody can do better than max(freshness, 2 x round)."""
+    """2 x round <= freshness: no schedule can do better than max(freshness, 2 x round)."""
 
     misses: int = 0
 

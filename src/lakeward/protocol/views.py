@@ -40,7 +40,7 @@ class WorkStatus:
     last_duration_ms: int | None = None
     retry_at_ms: int | None = None
     debt_files: int | None = None
-    """Of compactions: files that need not be there, as the last one left it. None: none has looked."""
+    """For compactions: superfluous files left by the last one. None: none has run."""
 
     debt_rows: int = 0
     """... and deleted rows in such files, which every reader reads and drops."""
@@ -147,7 +147,7 @@ class RoundStatus:
     side: SideName = DEFAULT_SIDE
     kind: WorkKind = TIER
     bytes_read: int = 0
-    """Of the files that a compaction rewrote."""
+    """Size of the files that a compaction rewrote."""
 
     files_replaced: int = 0
     groups_left_out: int = 0
@@ -157,7 +157,7 @@ class RoundStatus:
     """Sides whose rounds got their rows from the same read of the log."""
 
     log_bytes: int = 0
-    """Of the log, read for this round; what was read for it and others counts in one of them."""
+    """Bytes of the log read for this round; a read shared by several rounds is counted in one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,10 +33,10 @@ class ReadRequest:
 
     cut: str | None = None
     is_empty: bool = False
-    """Of a cut at which the table had no rows."""
+    """A cut at which the table had no rows."""
 
     ends: CutEnds | None = None
-    """Of a cut: what its snapshot has. Where others rolled a lake back, another one may have its number since."""
+    """For a cut: the offsets of its snapshot. After a rollback by another engine, a new snapshot may reuse its id."""
 
     def __post_init__(self) -> None:
         others = {"as_of": self.as_of, "at_least": self.at_least, "mode hot": self.mode is ReadMode.HOT or None}

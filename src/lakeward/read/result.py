@@ -17,7 +17,7 @@ from lakeward.model import OffsetMap, SnapshotId
 from lakeward.read.lease import HeldLease
 
 _ATTEMPTS = 2
-"""Of a read whose snapshot expired, or whose server went away, under it."""
+"""Attempts at a read whose snapshot expired or whose server went away."""
 
 
 @dataclass(frozen=True, kw_only=True)

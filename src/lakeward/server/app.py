@@ -27,10 +27,10 @@ from lakeward.server.services import PageServices
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = "1"
-"""What a refusal for load tells HTTP clients: memory and quotas come free within seconds."""
+"""Retry-After of refusals under load: memory and quotas become free within seconds."""
 
 PAGE_MODULES = ("dashboard", "health", "live", "metrics", "views", "web")
-"""Of `routes`: those that need no server of ours."""
+"""Modules of `routes` that also work without our own server."""
 
 
 def create_app(services: PageServices, modules: Iterable[str] | None = None) -> FastAPI:

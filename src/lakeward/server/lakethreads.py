@@ -22,7 +22,7 @@ from lakeward.server.admission.auth import caller
 
 LIMIT_S = 120.0
 LONG_S = 900.0
-"""Of what an operator asks for: a lake table with a million files is dropped in minutes."""
+"""Time limit of an operator's request: dropping a lake table with a million files takes minutes."""
 
 OF_TOKEN, IN_ALL = 24, 96
 

@@ -39,7 +39,7 @@ class PageServices:
     clock: Clock
     ready: Callable[[], bool] = lambda: True
     background: Callable[[], Sequence[Heartbeat]] = tuple
-    """Of every thread that works in the background."""
+    """Heartbeats of all background threads."""
 
     callers: Callers = field(default_factory=Callers)
     audit: AuditLog | None = None

@@ -70,10 +70,10 @@ class LakeCapabilities:
     """Tables without a primary key, whose rows are only ever added: log tables, and changelogs."""
 
     column_changes: frozenset[ColumnChange] = frozenset({ColumnChange.ADD})
-    """What `LakeCatalog.evolve` can do, besides adding columns last where `add_column` says so."""
+    """Changes that `LakeCatalog.evolve` supports, besides appending columns where `add_column` says so."""
 
     bucket_function: BucketFunction = BucketFunction.FLUSS
-    """The one that the format's own layout goes by: tables are made with it where it takes their keys."""
+    """The bucket function of the format's own layout, used for new tables where it supports their keys."""
 
     bucket_function_needed: bool = False
     """The format's own readers look for a key in the bucket that its function gives: a table whose rows were spread by

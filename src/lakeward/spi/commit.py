@@ -23,7 +23,7 @@ class Precondition:
 
     @classmethod
     def on(cls, table_id: TableId, base: LakeBase) -> Precondition:
-        """Requires that no commit of ours landed since `base` was read."""
+        """Requires that no Lakeward commit landed since `base` was read."""
         return cls(table_id=table_id, token=base.token, starts=dict(base.offsets))
 
     def breach(self, base: LakeBase, table_id: TableId | None = None) -> str | None:

@@ -135,7 +135,7 @@ class HotPlugin(ABC):
     name: str
     options: Mapping[str, str]
     is_upkept: bool = True
-    """A server of ours removes orphans. False (Fluss): the job does it, with intents kept beside the lake table."""
+    """The Lakeward server removes orphans. False (Fluss): the job does, with intents stored beside the lake table."""
 
     @abstractmethod
     def store(self) -> HotStore:

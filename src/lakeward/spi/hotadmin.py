@@ -50,7 +50,7 @@ class HotLoad(ABC):
     thread; what `save` returned from survives the end of the process."""
 
     note: Mapping[str, Any]
-    """What the loader wrote down when it began."""
+    """The record that the loader wrote when it began."""
 
     files: int
     """How many of the files that rows come from are done."""

@@ -16,7 +16,7 @@ from lakeward.errors import LakeFileBroken, LakeUnavailable, LakewardError
 from lakeward.model import DEFAULT_SIDE, UNNAMED, TableInfo, TablePath, of_table
 
 _PANIC = "PanicException"
-"""Of a library in Rust, for a file that it did not expect. It is no `Exception`: it would pass every other handler."""
+"""The panic of a Rust library on an unexpected file. It is not an `Exception`, so other handlers do not catch it."""
 
 _WRAPPED = "_is_typed"
 

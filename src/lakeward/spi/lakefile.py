@@ -28,7 +28,7 @@ class LakeSnapshot:
     table_id: TableId | None = None
     lake_rows: int | None = None
     totals: LakeTotals | None = None
-    """Set by a commit where its answer tells: nobody has to ask the lake again."""
+    """Set by a commit whose answer contains it, so that the lake need not be asked again."""
 
     sequence: int = 0
     """Grows with each snapshot of the table: a data file is younger than a delete with a lower number."""
@@ -66,14 +66,14 @@ class LakeFile:
     sequence: int = 0
     deletes: tuple[LakeDelete, ...] = ()
     first_row_id: int | None = None
-    """Of its first row, in formats that number rows; None where they do not, or did not yet."""
+    """Row id of its first row, in formats that number rows; otherwise, or before that, None."""
 
     partition: Mapping[str, str] = field(default_factory=dict)
     is_reader_needed: bool = False
     """Only `LakeReader.scan` shows its rows as they are: no engine may scan it by itself."""
 
     is_merged: bool = False
-    """Whoever reads it merges it by key with the other files of its bucket."""
+    """Readers merge it by key with the other files of its bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +98,8 @@ class AdoptedRows:
     sequence: int
     rows: int
     buckets: int | None = None
-    """Of a PK table, whose rows are in the hot store as well: how many it has. Where that is one, files that do not say
-    theirs are of that one."""
+    """Number of buckets of a PK table, whose rows are in the hot store as well. If it is one, files that do not state
+    their bucket belong to it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from lakeward.spi.lake.storage import LakeStorage
 from lakeward.spi.registry import load_hot, load_lake
 
 KEPT = 64
-"""Of each sort; a process that reads from more servers or lakes than this opens the oldest again."""
+"""Cached instances per kind; a process that reads from more servers or lakes opens the oldest again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,4 +52,4 @@ def _sorted(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 PROCESS_PLUGINS = PluginCache()
-"""Of reads, and of Spark's Python workers, which live on from one job to the next."""
+"""Cache for reads and for Spark's Python workers, which outlive a job."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PySpark's daemon with the libraries of a round loaded: workers are forked from it, also after the idle timeout of one
 minute ended the last ones. Spark starts it as `python -m lakeward.tiering.daemon` (`spark.python.daemon.module`) if the
-driver's Python is the workers'. A process that forks should have no threads: OpenBLAS is told to start none, and
+driver's Python is the workers'. A process that forks should have no threads: OpenBLAS is set to start none, and
 jemalloc's thread handles forks."""
 
 import os

@@ -81,7 +81,7 @@ class Certificate:
     checked_at_ms: int = 0
     notes: tuple[str, ...] = field(default=())
     side: SideName | None = None
-    """Of a table that names its lakes."""
+    """Set for a table that names its lakes."""
 
     only_counted: int = 0
     """Rows of a table whose buckets could not be checked: their number is right, and nothing more is known."""

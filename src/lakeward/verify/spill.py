@@ -20,7 +20,7 @@ from lakeward.model import OFFSET, Offsets
 from lakeward.verify.task import as_table
 
 HELD_BYTES = 64 << 20
-"""What one side of a comparison keeps in memory before it goes to disk."""
+"""Memory that one side of a comparison uses before it spills to disk."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 

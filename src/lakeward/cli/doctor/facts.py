@@ -24,7 +24,7 @@ class HereFacts:
     server_url: str = "http://127.0.0.1:9050"
     has_token: bool = False
     spark_settings: Mapping[str, str] = field(default_factory=dict)
-    """Of spark-defaults.conf, where one is found, and of spark.* in lakeward.toml."""
+    """Settings from spark-defaults.conf, if there is one, and spark.* in lakeward.toml."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table's contract does with rows of a file that do not fit: columns are added, or the rows are quarantined."""
+"""Applies a table's contract to rows of a file that do not fit: adds columns, or quarantines the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward.client.table import Table
 
 _AT_ONCE, _BYTES_AT_ONCE = 1_000, 4 << 20
-"""Of one call to the server."""
+"""Rows and bytes per call to the server."""
 
 
 def load_contract(table: Table) -> SchemaContract:

@@ -11,7 +11,7 @@ from lakeward.cli.files.cellproblem import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
 
 WHOLE, LONG, NAN, TEXT = "whole", "long", "nan", "text"
 OTHER_GROUPS, OTHER_GROUPS_FRACTION = "other groups", "other groups with a fraction"
-"""Of three digits, between spaces or apostrophes."""
+"""Groups of three digits separated by spaces or apostrophes."""
 COMMA, GROUPED_COMMA, POINT_MANY = "comma", "grouped comma", "many points"
 POINT, GROUPED_POINT, COMMA_MANY = "point", "grouped point", "many commas"
 ONE_POINT_GROUP, ONE_COMMA_GROUP = "one point group", "one comma group"

@@ -154,7 +154,7 @@ class FileWrite:
 
 
 def _text(chunk: FileRows, row: int) -> BadText:
-    """Of a row whose values are converted already."""
+    """The text of a row whose values are already converted."""
     values = chunk.rows[row] if isinstance(chunk.rows, list) else chunk.rows.slice(row, 1).to_pylist()[0]
     return json.dumps(values, default=lambda v: v.hex() if isinstance(v, bytes) else str(v)), "json"
 

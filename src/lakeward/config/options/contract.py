@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of rows that people and programs send as text: what happens to those that a table does not take."""
+"""Options for rows that arrive as text and do not fit their table."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ DROP_MS = 3_600_000
 """How often, at least, a changelog with a retention is looked at."""
 
 UNKNOWN_MS = 5_000.0
-"""What a side's first compaction is taken to need: it is told to stop when a round needs its slot."""
+"""Assumed duration of a side's first compaction. It is stopped when a round needs its slot."""
 
 HOUR_S = 3_600.0
 

@@ -173,7 +173,7 @@ class TableSides:
                 self.catalog(options).check_alter(side, (), properties)
 
     def evolve_notes(self, table: TableInfo, after: TableInfo, lakes: Sides) -> dict[SideName, tuple[str, ...]]:
-        """What other readers of each lake table must support after its columns changed."""
+        """Features that readers of each lake table must support after its columns changed."""
         return {
             name: self.catalog(options).evolve_notes(side_table(table, name), side_table(after, name))
             for name, options in lakes.items()

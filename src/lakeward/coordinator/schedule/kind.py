@@ -29,7 +29,7 @@ class Kind(ABC):
     """Does `lakeward maintain --now` ask for it, and does `doctor` look for a job that does it?"""
 
     if_undone: ClassVar[str] = ""
-    """Of upkeep: what happens where no job does it."""
+    """For upkeep: the consequence if no job does it."""
 
     def __init__(self, board: Board, schedule: Schedule) -> None:
         self._board, self._schedule = board, schedule
@@ -80,11 +80,11 @@ class Kind(ABC):
         return self._board.options.lease_s
 
     def limit_ms(self, side: LakeSide) -> int:
-        """Time limit after which the job is told to commit what it has."""
+        """Time limit after which the job must commit the rows that it has."""
         return side.options.round_limit_ms
 
     def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
-        """The reason why running work is told to commit what it has; None: it continues."""
+        """The reason why running work must commit the rows that it has; None: it continues."""
         now = self._board.clock.monotonic()
         limit, spent = self.limit_ms(side), 1_000 * (now - (now if lease.writing_at is None else lease.writing_at))
         return f"the round has taken longer than its limit of {limit} ms" if spent > limit else None

@@ -13,7 +13,7 @@ FULL = 0.9
 """Reserves may bring the slots to this share of their time; the rest absorbs rounds that take longer than expected."""
 
 MOST_RESERVE = 0.5
-"""Of a table's window at most: an early round is one round more for the lake."""
+"""Largest fraction of a table's window by which a round may start early: an early round is an extra round."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

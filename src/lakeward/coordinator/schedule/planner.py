@@ -268,7 +268,7 @@ def backoff_ms(failures_in_a_row: int, *, first_s: float, limit_s: float, jitter
 
 
 EARLY_SHARE = 0.2
-"""Of its own freshness at most: a side that always started so much earlier would have a quarter more rounds."""
+"""Largest fraction of its own freshness: a side that always started that early would run a quarter more rounds."""
 
 
 def plan_joins(load: PoolLoad, lead: str, others: Sequence[str], chosen: Sequence[str]) -> list[str]:

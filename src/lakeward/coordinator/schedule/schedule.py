@@ -23,7 +23,7 @@ from lakeward.spi import Waiting
 
 _S = TableState
 _LOOKED_AT = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED, _S.TIERING, _S.PAUSED, _S.QUARANTINED})
-"""Rows wait for a table that stands, too: its lag and what waits are told."""
+"""Sides in these states are checked. Rows also wait for a paused table: its lag and waiting rows are reported."""
 
 
 REPLANNED_TABLES = 200
@@ -67,7 +67,7 @@ class Schedule:
     def __init__(self, board: Board, kinds: Iterable[type[Kind]]) -> None:
         self._board = board
         self.kinds = {kind.name: kind(board, self) for kind in kinds}
-        """What is handed out, those with more say first."""
+        """Kinds of work, most urgent first."""
 
         self._ticking = threading.Lock()
         self.has_thread = False

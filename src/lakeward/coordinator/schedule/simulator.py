@@ -21,7 +21,7 @@ COMPACTED_ROUNDS = 8
 """Rounds after which a table's files are worth a compaction: the fan-in."""
 
 STOP_MS = 3_000.0
-"""What a compaction that is told to stop needs: a beat until it hears of it, and a row group."""
+"""Time that a stopped compaction needs: one heartbeat until it knows, and one row group."""
 
 COMPACTION_SLOTS = 0.5
 """The share of the slots that compactions may take; one at least."""
@@ -193,7 +193,7 @@ class Simulation:
 
     def _compact(self) -> None:
         """Compacts as the coordinator does: when slots are idle for long enough, tables with most files first; running
-        compactions are told to stop when a round is due and no slot is free."""
+        compactions are stopped when a round is due and no slot is free."""
         if self.compaction_ms is None:
             return
         load, running = _load(self), self.compacting
@@ -389,7 +389,7 @@ def simulate(
 
 
 LIMIT_S = 10.0
-"""For one what-if: hundreds of late tables take minutes to simulate, and callers wait for 30 seconds."""
+"""Time limit of one what-if: simulating hundreds of late tables takes minutes; callers wait for 30 seconds."""
 
 
 class Budget:

@@ -29,7 +29,7 @@ SHOWN_AT_ONCE = 100
 """Tables looked at while the lock is held once."""
 
 LATE_BEATS, SILENT_BEATS = 3, 10
-"""Heartbeats missed until people are told."""
+"""Missed heartbeats after which a job is reported as late, and as silent."""
 
 MOST_ROUNDS = 10_000
 """Looked through for those of one lake: as many as may be asked for."""

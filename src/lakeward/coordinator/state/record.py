@@ -107,13 +107,13 @@ class LakeSide:
 
     generation: int = 0
     resync: ResyncChoice | None = None
-    """What an operator chose; done once each bucket was compared."""
+    """The resync that an operator requested; done once every bucket was compared."""
 
     to_compare: frozenset[Bucket] | None = None
     """The buckets that are left of it; None: all."""
 
     resync_offsets: OffsetMap = field(default_factory=OffsetMap)
-    """What the lake held when the resync was chosen."""
+    """The lake's committed offsets when the resync was requested."""
 
     broken: str | None = None
     """Why lake and log do not meet any more; the side is paused until an operator chooses."""

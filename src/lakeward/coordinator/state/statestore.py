@@ -48,8 +48,7 @@ _MOST_ADDED = 2**50
 """To a day's sum by one round, whatever a job says."""
 
 _ODD_NUMBER = re.compile(r"[\s:,\[]-?(?:\d{18}|\d[\d.]*[eE]|NaN|Infinity)")
-"""What a number that is none begins with. Few texts have it, and a look at each number costs as much as all the rest.
-"""
+"""The start of a number that may be invalid. Few texts have one; checking every number would double the time."""
 
 
 @dataclass(frozen=True, kw_only=True)

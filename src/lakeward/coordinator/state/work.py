@@ -108,7 +108,7 @@ class Work:
     last_duration_ms: int | None = None
     last_finish: tuple[Epoch, InstanceId] | None = None
     due_files: int = 0
-    """Of a compaction: how many data files the lake must have before it is looked at again ..."""
+    """For a compaction: the number of data files at which the lake is checked again ..."""
 
     due_delete_files: int = 0
     """... or how many delete files."""

@@ -10,7 +10,7 @@ _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _MOST_BUFFERS = 100_000
 
 MALFORMED = (struct.error, IndexError)
-"""What reading a header raises that is none."""
+"""Errors that reading an invalid header raises."""
 
 
 class BatchLayout:

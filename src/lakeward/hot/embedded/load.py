@@ -27,7 +27,7 @@ from lakeward.model import Bucket, TableInfo, fault_point
 from lakeward.spi import HotLoad
 
 _SAVE_ROWS = 200_000
-"""What a crash costs at most, beside the file it came in."""
+"""Rows that a crash can cost at most, in addition to the current file."""
 
 _OPEN_BUCKETS = 32
 """Rows come by partition mostly: each bucket keeps files open, and there may be thousands."""

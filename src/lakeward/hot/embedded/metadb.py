@@ -51,7 +51,7 @@ class HotTableState:
     partitions: Mapping[str, int]
     stopped: Mapping[Bucket, str]
     ends: Mapping[Bucket, int]
-    """Below these no new row may be: the log was once there, or the lake was told so."""
+    """Smallest offset of the next row: the log, or a commit to the lake, already reached it."""
 
     paused: str | None = None
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from lakeward.errors import LakewardError
 
 IDLE_S = 300.0
-"""Opening a bucket's keys again takes milliseconds; a bucket that nobody asked for five minutes can wait for that."""
+"""Opening a bucket's keys again takes milliseconds; a bucket that was not used for five minutes can wait that long."""
 
 _MOST = 16_384
 _LEAST = 32

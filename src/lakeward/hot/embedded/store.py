@@ -62,7 +62,7 @@ _SNAPSHOTS_AT_ONCE = 4
 """KV snapshots of one call: each waits for the disk a few times."""
 
 MAX_PUT_ROWS = 1 << 20
-"""Bytes alone bound nothing: 16 MB hold 10^8 booleans, and whoever reads them needs 32 bytes more for each."""
+"""A limit in bytes is not enough: 16 MB hold 10^8 booleans, and a reader needs 32 more bytes for each."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class StoreUpkeep:
         self.failures: dict[str, str] = {}
         self._dropping = threading.Lock()
         self.standing = threading.RLock()
-        """Whoever holds it keeps every file where it is: nothing is uploaded, let go of or removed. Fsyncs go on."""
+        """While it is held, no file is uploaded, released or removed. Fsyncs continue."""
 
         self.threads: list[BackgroundThread] = []
 

@@ -225,7 +225,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         return {OFFSETS_KEY: known.path}
 
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
-        """`anew`: these are all offsets, including those of dropped partitions, without reading those of Fluss."""
+        """`anew`: these replace all stored offsets, including those of dropped partitions; Fluss's are not read."""
         ends = [*bucket_ends(table, offsets), *(gone_ends(offsets) if anew else ())]
         entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": ends}
         (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry], "ignore_previous": 1 if anew else None})

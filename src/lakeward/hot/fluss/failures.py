@@ -34,7 +34,7 @@ class Code(IntEnum):
 MOVED = frozenset(
     {Code.NOT_LEADER, Code.UNKNOWN_TABLE_OR_BUCKET, Code.LEADER_NOT_AVAILABLE, Code.NOT_COORDINATOR_LEADER}
 )
-"""Ask the metadata anew: the bucket, or the coordinator, is led by another server now."""
+"""Refresh the metadata: another server leads the bucket, or is the coordinator."""
 
 _STARTING = ("not initialized yet", "Failed to get table path by ID")
 """In the words of error -1 from a coordinator that has just started: it listens before it can answer."""

@@ -35,7 +35,7 @@ _HEADER = 56
 """Bytes, of the largest magic."""
 
 _NEWEST = 20
-"""Snapshots of ours that are looked through for marks: a bucket that moved in none of them is not checked."""
+"""Our snapshots that are searched for marks: a bucket that changed in none of them is not checked."""
 
 Marks = dict[Bucket, tuple[int, int]]
 """Bucket -> (offset, checksum of the batch before it)."""

@@ -20,7 +20,7 @@ from lakeward.protocol.heartbeat import Committed, HandedOut
 
 POLL_S = 0.1
 PATIENCE_S = 3.0
-"""A job of ours asks twice a second; the Flink job every 30 s by default, and is not waited for."""
+"""Our job asks twice a second. The Flink job asks every 30 s by default; we do not wait for it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ Readable = Any
 NO_WRITER = -1
 NO_SEQUENCE = -1
 HEADER_SIZE = 48
-"""Of magic 0, the only one we write."""
+"""Header size for magic 0, the only one that we write."""
 
 PREFIX_SIZE = 12
 """baseOffset and length: enough to step to the next batch."""

@@ -257,7 +257,7 @@ class TypeVisitor(ABC, Generic[R]):
     leads to the column, or to a part of it."""
 
     parts: ClassVar[tuple[str, str, str]] = ("element", "key", "value")
-    """What a path says of an array's elements, and a map's keys and values."""
+    """Path segments of an array's elements and a map's keys and values."""
 
     @abstractmethod
     def plain(self, kind: DataType, path: str) -> R:

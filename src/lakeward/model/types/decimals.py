@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_DIGITS = 38
-"""Of a DECIMAL, and so of its decimal places."""
+"""Largest precision, and so scale, of a DECIMAL."""
 
 _LONGEST = 2_000
 """Characters of a number: a double written out has about 1,100."""

@@ -28,7 +28,7 @@ _TEXT = "VARCHAR"
 
 
 MOST_LEVELS = 100
-"""Of types inside of types: what walks through a type calls itself at each level."""
+"""Deepest nesting of types: functions that walk a type recurse at each level."""
 
 
 def parse_type(text: str) -> DataType:

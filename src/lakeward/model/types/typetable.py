@@ -31,7 +31,7 @@ class TypeRow:
 
     delta: str | None = None
     avro: str | None = None
-    """Of Hudi, with the logical type behind a colon. None: it has no such type, or it is nested."""
+    """Hudi's Avro type, with the logical type after a colon. None: Hudi has no such type, or it is nested."""
 
     paimon: str | None = None
     """None: as in SQL."""

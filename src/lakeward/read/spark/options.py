@@ -64,7 +64,7 @@ class SourceOptions:
     lease_s: float = 900.0
     columns: tuple[str, ...] | None = None
     kind: str | None = None
-    """What a write does with its rows: append, upsert or delete; None: append to log tables, upsert into PK tables."""
+    """The kind of write: append, upsert or delete; None: append to log tables, upsert into PK tables."""
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:

@@ -25,7 +25,7 @@ from lakeward.read.streamrows import StreamRows, short_names
 from lakeward.spi import PROCESS_PLUGINS, Plugin
 
 Position = dict[str, Any]
-"""What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}.
+"""The offset in Spark's checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}.
 `origin` is the position at which the query began."""
 
 

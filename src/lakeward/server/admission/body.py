@@ -21,7 +21,7 @@ SMALL_BYTES = 256 << 10
 """A body up to here is always taken: calls of jobs and people have some kilobytes."""
 
 LARGE_AT_ONCE = 4
-"""Bodies of the largest size that may be in memory, whoever sends them."""
+"""Number of bodies of the largest size that may be in memory at once, for all callers."""
 
 
 class BodyBudget:

@@ -36,7 +36,7 @@ _FORM = frozenset({"application/x-www-form-urlencoded"})
 """A page may send one across: the call that takes it changes nothing and believes the secret in it alone."""
 
 _OWN_SITES = frozenset({"same-origin", "none"})
-"""Of `Sec-Fetch-Site`: our own page, and an address that a person typed."""
+"""Accepted values of `Sec-Fetch-Site`: our own page, and an address that a person typed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from lakeward.server.admission.callers import Callers
 log = logging.getLogger(__name__)
 
 LOGIN_BYTES = 16 * 1024
-"""Of a login at the catalog, which comes without a token."""
+"""Largest body of a catalog login, which has no token."""
 
 BODY_TOO_LARGE = 413
 

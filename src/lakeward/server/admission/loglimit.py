@@ -9,7 +9,7 @@ import time
 
 PER_MINUTE = 20
 _CAUSES = 1_000
-"""Remembered at once; beyond that all of them start anew."""
+"""Keys remembered at once; when there are more, all counters are reset."""
 
 
 class LogLimit(logging.Filter):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to rows that a table does not take: columns are added for them, or they wait in a quarantine."""
+"""Handles rows that do not fit their table: adds columns for them, or puts them into a quarantine."""

@@ -76,7 +76,7 @@ class RedriveBatch:
 
     @classmethod
     def from_text(cls, text: str) -> RedriveBatch:
-        """Raises `InvalidRequest`, `InvalidTable` for a record that is none of ours."""
+        """Raises `InvalidRequest`, or `InvalidTable` for a record that Lakeward did not write."""
         try:
             body = json.loads(text)
             pieces = tuple(_piece(p) for p in typed(list, body["pieces"], "pieces"))

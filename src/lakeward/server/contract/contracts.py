@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each table's contract (`table.schema.contract`) does with rows that do not fit."""
+"""Applies each table's contract (`table.schema.contract`) to rows that do not fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeward.server.ingest.contract import RowContract
 log = logging.getLogger(__name__)
 
 _TRIES = 3
-"""Of adding columns while other requests add some too."""
+"""Attempts to add columns while other requests add some too."""
 
 
 class TableContracts(RowContract):

@@ -38,4 +38,4 @@ class LogLines(logging.Handler):
 
 
 LINES = LogLines()
-"""Of this process: logging is one for all of it too."""
+"""One per process, as logging is."""

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from lakeward.hot.embedded.store import EmbeddedStore
 
 ACTIONS = ("tier-now", "maintain", "resync", "alter", "pause", "resume", "create")
-"""What a page may have a button for."""
+"""Operations that a page may offer."""
 
 PARTS = ("rows", "sql", "maintenance", "cost", "log")
-"""What there may be besides: of a table its rows, properties and logs, and pages of their own."""
+"""Optional parts: a table's rows, properties and logs, and additional pages."""
 
 Figures = Mapping[SideId, Mapping[str, float]]
 WorkFigures = Mapping[tuple[SideId, WorkKind], Mapping[str, float]]

@@ -14,7 +14,7 @@ from lakeward.protocol.codec import encode
 from lakeward.protocol.views import TableStatus
 
 UNSHOWN = ("table_id", "token", "last_round", "work", "lag_ms", "slack_ms")
-"""What pages do not show, and what grows with the clock alone: moments are sent in their place."""
+"""Fields that pages do not show, or that only grow with time: timestamps are sent instead."""
 
 
 @dataclass(frozen=True)

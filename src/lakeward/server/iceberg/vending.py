@@ -26,13 +26,13 @@ from lakeward.server.iceberg.call import CatalogCall
 DELEGATION_HEADER, DELEGATION = "x-iceberg-access-delegation", "vended-credentials"
 ROLE, DURATION, ENDPOINT = "vend-role", "vend-duration-s", "vend-endpoint"
 _SHORTEST_S, _LONGEST_S, _USUAL_S = 900, 43_200, 3_600
-"""What STS takes, and what it gives unless asked for less or more."""
+"""Limits of STS, and its default."""
 
 _READS = ("s3:GetObject",)
 _WRITES = ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
 _S3 = ("s3", "s3a", "s3n")
 _PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
-"""What clients may know of the storage without asking for credentials."""
+"""Storage properties that clients may see without credentials."""
 
 _FROM_ENVIRONMENT = {
     "s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the intake of rows asks of a table's contract: to add columns, or to keep rows that do not fit."""
+"""The interface from the intake of rows to a table's contract: add columns, or quarantine rows that do not fit."""
 
 from __future__ import annotations
 

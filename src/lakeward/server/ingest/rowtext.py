@@ -85,7 +85,7 @@ def without_null_names(read: BodyRows, names: Collection[str]) -> None:
 
 
 def value_type(values: Sequence[Any]) -> DataType | None:
-    """Of values that JSON has. Nested ones have no type of their own here."""
+    """The column type of JSON values. Nested values have none here."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return BooleanType()

@@ -34,7 +34,7 @@ _LOCKED_S = 1.0
 """How long a start waits for a process that has the record and ends."""
 
 METADATA_BYTES = 64 * 1024
-"""What one answer's manifests and their list count for, beside its data and delete files."""
+"""Assumed size of one answer's manifests and manifest list."""
 
 
 class LiveFiles:

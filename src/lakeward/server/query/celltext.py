@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MOST_CHARS = 500
-"""Of one cell: a page shows rows, it is no way to get them."""
+"""Longest text of one cell: a page shows rows, it does not export them."""
 
 MOST_ANSWER_CHARS = 4_000_000
 

@@ -42,7 +42,7 @@ MOST_OF_TOKEN, MOST_AT_ONCE = 1, 3
 
 _MOST_ANSWER_BYTES = 8 * MOST_ANSWER_CHARS
 _KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""Of the server's environment: its others may be secrets."""
+"""Environment variables that are passed on: the others may be secrets."""
 
 
 class SqlDoor:

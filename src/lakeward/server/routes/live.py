@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table's page shows of the `live` warehouse."""
+"""The `live` warehouse on a table's page."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FILES_PER_TABLE = 5_000
 """Live files of one table above which planning a scan begins to cost more than reading."""
 
 LATE_BEATS, SILENT_BEATS = 3, 10
-"""Missed heartbeats after which a job is called late, and after which nobody waits for it."""
+"""Missed heartbeats after which a job is late, and after which it is given up."""
 
 TREND_MS = 300_000
 Samples = Sequence[tuple[int, int]]
@@ -44,7 +44,7 @@ class Tile:
     """The table that the figure is of."""
 
     detail: str = ""
-    """What the figure says of that table."""
+    """The figure in words, for that table."""
 
 
 @dataclass(frozen=True, kw_only=True)

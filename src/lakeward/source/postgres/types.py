@@ -53,7 +53,7 @@ _INFINITIES = {
     "infinity": ("9999-12-31", "9999-12-31 23:59:59.999999"),
     "-infinity": ("0001-01-01", "0001-01-01 00:00:00"),
 }
-"""What stands for them: dates and times of lakes have no infinity."""
+"""Their replacements: dates and times in lakes have no infinity."""
 
 
 @dataclass(frozen=True)

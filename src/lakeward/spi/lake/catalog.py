@@ -11,7 +11,7 @@ from lakeward.model import Column, TableDescriptor, TableId, TableInfo, TablePat
 from lakeward.spi.lakeerrors import TypedCalls
 
 OWN_PROPERTY = "fluss.table.datalake."
-"""What a property begins with that every lake table of ours has since its creation: its lakes, or its format."""
+"""Prefix of the property that every lake table of Lakeward has since its creation: its lakes, or its format."""
 
 
 _PROBED_TABLE = TablePath("lakeward", "probe")

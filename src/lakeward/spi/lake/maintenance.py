@@ -11,7 +11,7 @@ from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 
 PROBE = "lakeward-probe-"
-"""What the names of probe files begin with; no reader takes them for data."""
+"""Prefix of the names of probe files; readers ignore them."""
 
 
 class LakeMaintenance(TypedCalls, ABC):

@@ -25,10 +25,10 @@ class CompactionGround:
     groups: tuple[RewriteGroup, ...]
     files: tuple[LakeFile, ...] = ()
     committed_at_ms: Mapping[int, int] = field(default_factory=dict)
-    """Of the lake's snapshots, by their number."""
+    """Commit times of the lake's snapshots, by their number."""
 
     dropped: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
-    """What a changelog's retention takes away; nothing is rewritten beside it."""
+    """Offsets that a changelog's retention removes; nothing else is rewritten in the same commit."""
 
 
 def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions, clock: Clock) -> CompactionGround:

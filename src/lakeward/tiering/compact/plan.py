@@ -24,13 +24,13 @@ from lakeward.spi import LakeFile
 from lakeward.tiering.work.options import CompactionPolicy
 
 OPEN_BYTES = 1_000_000
-"""What opening a file costs a reader, in bytes that it could have scanned: 10 ms at 100 MB/s."""
+"""Cost of opening a file, as bytes that could be scanned in that time: 10 ms at 100 MB/s."""
 
 _DELETE_FILES = 4
 """Times the fan-in: so many delete files of a bucket are too many, where nothing else is to be done."""
 
 DELETED_ROW_BYTES = 100
-"""What a deleted row costs a reader: it is read, looked up and dropped."""
+"""Cost of a deleted row: a reader reads it, looks it up and drops it."""
 
 
 class Why(StrEnum):

@@ -40,8 +40,8 @@ from lakeward.tiering.work.runner import LeasedWork, RoundEnd
 log = logging.getLogger("lakeward.tiering")
 
 _MISSED = 5
-"""A server that has never answered is starting, as the job is; one that still does not after a second or two is said
-once, as one that went away is at once."""
+"""A server that has never answered is probably starting, as the job is: it is reported once after a second or two. One
+that went away is reported at once."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,13 +38,13 @@ from lakeward.tiering.work.runner import JobWorld, LeasedWork, RoundEnd, meet
 log = logging.getLogger("lakeward.tiering")
 
 SIGNAL_POLL_S = 1.0
-"""A signal that comes between two instructions and a wait wakes nobody: its handler runs with the next instruction."""
+"""A signal that arrives just before a wait does not end it: its handler runs with the next instruction."""
 
 StartThread = Callable[[Callable[[], None], str], None]
 
 
 class TieringJob:
-    """One running job. `run` blocks until it is told to stop; made of parts that tests can replace."""
+    """One running job. `run` blocks until the job is stopped. Tests can replace its parts."""
 
     def __init__(
         self,

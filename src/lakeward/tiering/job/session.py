@@ -40,7 +40,7 @@ Spark job.
 
 _KEPT_MEMORY = {"spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000"}
 """Milliseconds until memory that Arrow freed in a Python worker goes back to the kernel. By default it is 10, and the
-next batch asks for it anew, page by page: a thirtieth of a round's CPU time. Takes about as much more of memory.
+next batch requests it again, page by page: a thirtieth of a round's CPU time. Costs about as much more memory.
 """
 
 _LOCAL = re.compile(r"local(\[|$)")

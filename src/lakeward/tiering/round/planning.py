@@ -47,7 +47,7 @@ class Ground:
 
     plan: RoundPlan
     handle: bytes
-    """What writers need, of the committer."""
+    """The committer's data for writers."""
 
     table: TableInfo
     """As the hot store has it; the plan's is the lake's."""
@@ -59,7 +59,7 @@ class Ground:
     passed: dict[Bucket, int] = field(default_factory=dict)
     is_resync: bool = False
     generation: int = 0
-    """Of the round's commit."""
+    """The generation of the round's commit."""
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ from lakeward.model import Clock
 from lakeward.tiering.work.control import RoundControl
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
-"""A generator of its own: the module's is left to whoever seeds it."""
+"""A separate generator, so that seeding `random` elsewhere does not affect it."""
 
 T = TypeVar("T")
 

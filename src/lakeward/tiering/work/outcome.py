@@ -38,7 +38,7 @@ class WriteOutcome(Packed):
     """Sides whose writers got their rows from the same read of the log."""
 
     sums: RowSum | None = None
-    """Of the rows that were written; None where the table has no certificates, and for a comparison with the lake."""
+    """Hashes of the written rows; None if the table has no certificates, and for a comparison with the lake."""
 
     rows: int = 0
     bytes_read: int = 0

@@ -39,15 +39,15 @@ class Listener:
         self._broadcast, self._signal, self.late = broadcast, signal, late
         self.bytes_read = 0
         self.asked: tuple[int, int, Columns] | None = None
-        """What it waits for; None: it writes, or is over."""
+        """The range and columns that it waits for; None: it writes, or has ended."""
 
         self.queue: deque[pa.RecordBatch] = deque()
         self.queued_bytes = 0
         self.has_all = False
-        """What was asked for is in the queue."""
+        """The whole requested range is in the queue."""
 
         self.error: Exception | None = None
-        """What it is told when it reads on."""
+        """The error that its next read raises."""
 
         self.is_over = False
         self.is_left = False

@@ -17,7 +17,7 @@ _NEEDS = {
     POOL: f" A job of that pool runs on PySpark {SPARK}, in an environment of its own: docs/install.md says "
     "how to make it."
 }
-"""What a job of a pool needs that others do not."""
+"""Options that a job of a named pool needs in addition."""
 
 
 def check_jobs(facts: Facts) -> Iterator[Diagnosis]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills the KV of one bucket with rows that existed before its log. Rows come in an order that never changes, and the
 first has offset 0. The number of loaded rows is written with them: after a crash the loaded ones are skipped, and a
-second row with the same key is told apart from one that is sent again."""
+second row with the same key can be distinguished from a row that is sent again."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from lakeward.hot.embedded.log.segment import Segment, load_segment, log_path
 from lakeward.hot.embedded.log.stored import LocalBytes, SegmentBytes, StoredBatch, iter_batches
 
 _CACHED_INDEXES = 8
-"""Of closed segments, per bucket: 24 kB each at most, and readers move through segments in order."""
+"""Cached indexes of closed segments per bucket: at most 24 kB each, and readers move through segments in order."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,8 @@ from lakeward.model import (
 )
 
 READ_ROWS = 1 << 17
-"""Of a stored batch in one piece: the system columns of a record take 32 bytes, so 4 MB. Batches from before rows were
-capped at a put may hold 10^8 of them in 16 MB."""
+"""Rows of a stored batch that are read at once: the system columns of a record take 32 bytes, so 4 MB. Batches
+from before rows per put were limited may hold 10^8 rows in 16 MB."""
 
 
 class RowShape:

@@ -22,7 +22,7 @@ BUSY_WRITER_MS = 600_000
 sent for longer says so, and is refused when its writer may be among those that are forgotten."""
 
 _SLACK_MS = 60_000
-"""What a put may take from its sender to here, and clocks may differ by."""
+"""Allowance for the travel time of a put and the difference between clocks."""
 
 _FORGOTTEN = "forgotten"
 _NEVER = -(1 << 62)
@@ -73,11 +73,11 @@ class WriterTable:
         self._puts[writer_id] = (*self._puts.get(writer_id, ())[1 - REMEMBERED :], put)
 
     def forget_before(self, at_ms: int) -> None:
-        """Forgets writers that have been silent since then; one that returns is told to start a new writer."""
+        """Removes writers that have been idle since then; one that returns gets an error that asks for a new writer."""
         self._forget({w for w, puts in self._puts.items() if puts[-1].timestamp_ms < at_ms})
 
     def forget_surplus(self, now_ms: int) -> None:
-        """Of more than `KEPT` writers, forgets those that have been silent longest: tasks that wrote once and ended."""
+        """Removes the writers beyond `KEPT` that have been idle longest: tasks that wrote once and ended."""
         surplus = len(self._puts) - KEPT
         if surplus > 0:
             silent = [w for w, puts in self._puts.items() if puts[-1].timestamp_ms < now_ms - BUSY_WRITER_MS]

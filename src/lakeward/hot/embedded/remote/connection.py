@@ -25,7 +25,7 @@ from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
-"""A generator of its own: the module's is left to whoever seeds it."""
+"""A separate generator, so that seeding `random` elsewhere does not affect it."""
 
 T = TypeVar("T")
 

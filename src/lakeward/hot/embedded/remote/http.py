@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeward.protocol.tables import ServerInfo
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
-"""A generator of its own: the module's is left to whoever seeds it."""
+"""A separate generator, so that seeding `random` elsewhere does not affect it."""
 
 T = TypeVar("T")
 

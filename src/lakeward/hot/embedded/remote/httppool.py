@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 KEPT_S = 5.0
-"""As long as our server keeps a connection that nobody uses."""
+"""Equal to the time for which our server keeps an idle connection."""
 MOST_KEPT = 20
 
 
@@ -111,7 +111,7 @@ class HttpPool:
 
 
 _SAFE = "/?=&%:,;@+$!~*'()[]"
-"""What stands in our paths and queries as it is; the rest, as names in other scripts, travels escaped."""
+"""Characters that are sent unescaped in paths and queries; all others are percent-encoded."""
 
 
 def _is_ended(connection: http.client.HTTPConnection) -> bool:

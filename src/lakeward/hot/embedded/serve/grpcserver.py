@@ -28,7 +28,7 @@ SERVICE = "/arrow.flight.protocol.FlightService/"
 BEARER = "bearer "
 
 BESIDE_BATCH = 4 << 20
-"""What a put's message holds beside the batch: its header, padding of each buffer, the descriptor."""
+"""Room in a put's message besides the batch: header, padding of each buffer, descriptor."""
 _REFUSING_THREADS = 2
 _MOST_REFUSALS = 1000
 """Refusals that wait to be sent with words; beyond that callers hear `unimplemented`, which costs no thread."""

@@ -17,7 +17,7 @@ PACKED_ROWS = 8_192
 PACKED_BYTES = 4 << 20
 
 KEPT_BYTES = 32 << 20
-"""Of all packs that are kept: a table of 1,000 batches of 10 rows and 23 columns takes 2 MB."""
+"""Limit for all cached packs: a table of 1,000 batches of 10 rows and 23 columns takes 2 MB."""
 
 SMALL_BATCHES = 8
 """Packs of fewer stored batches cost little to make again, and are not kept."""

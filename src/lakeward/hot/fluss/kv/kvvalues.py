@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's binary rows, arrays and maps as Python values, one by one: nested columns of compacted rows, and whole
+"""Decodes Fluss's binary rows, arrays and maps into Python values: nested columns of compacted rows, and complete
 indexed rows.
 
 Array: count i32 | null bits in words of 32 | elements of fixed width | variable part. An element of variable size is 8

@@ -35,7 +35,7 @@ _REQUEST = struct.Struct(">ihhi")
 _LENGTH = struct.Struct(">i")
 _DONE, _FAILED, _BROKEN = 0, 1, 2
 _VERSION = 0
-"""Of every call, up to Fluss 1.0."""
+"""API version of every call, up to Fluss 1.0."""
 
 _MAX_FRAME = 256 * 1024 * 1024
 """Fluss limits a request to 100 MB; answers to what was asked for. Anything above is no Fluss."""
