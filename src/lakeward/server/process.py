@@ -22,6 +22,7 @@ from lakeward.coordinator.state.statestore import StateStore
 from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
+from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Clock, StopSignal, SystemClock, escape_log, usable
 from lakeward.protocol.routes import PROTOCOL
@@ -95,21 +96,12 @@ class LakewardServer:
             raise
 
     def _start(self) -> None:
-        listener = bind_listener(self.settings.host, self.settings.port)
-        self.url = self.settings.http_url(listener.getsockname()[1])
         clock, door = self._clock, FrontDoor()
-        if self.settings.issuer is not None:
-            self.settings.issuer.thread.start()
-            self._stack.callback(self.settings.issuer.thread.stop, 1.0)
-        self._http = HttpDoor(self.config, self.settings.tls, door, listener)
-        self._http.start()
+        self._start_http(door)
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
         sources = SourceDesk(store, self.settings.data, clock)
-        lakes = ServerLakes(self.config, self.settings.data)
-        lakes.check_moved()
-        if self.config.get(options.SERVER_RESTORED):
-            lakes.move_forward()
+        lakes = self._open_lakes()
         with usable(self.settings.data):
             audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
         self._stack.callback(audit.close)
@@ -118,19 +110,7 @@ class LakewardServer:
         self._stack.callback(state.close)
         self._flight = flight = FlightDoor(self.config, self.settings, store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
-        coordinator_options = CoordinatorOptions.from_config(
-            self.config,
-            flight_uri=self.flight_uri,
-            addresses=lakes.addresses(self.url),
-            lakes_missing={} if self._restored is None else lakes.missing(self._restored.lakes),
-        )
-        coordinator = Coordinator(state, store, lakes, clock, coordinator_options)
-        coordinator.lakes.when_met = partial(remove_mark, self.settings.data)
-        coordinator.open()
-        self._stack.callback(coordinator.close)
-        if self.config.get(options.SERVER_RESTORED):
-            coordinator.lakes.read_restored()
-        coordinator.start()
+        coordinator = self._start_coordinator(state, store, lakes)
         federation = Federation(coordinator)
         self._stack.callback(federation.adoptions.thread.stop)
         federation.adoptions.thread.start()
@@ -143,14 +123,7 @@ class LakewardServer:
             federation=federation,
             tokens=self.settings.tokens,
             info=lambda: self._info(lakes, coordinator),
-            intake=RowIntake(
-                store,
-                flight.service.budget,
-                flight.service.writers,
-                flight.service.gate,
-                self.config.get(options.SERVER_HTTP_MAX_BODY),
-                TableContracts(self.config, quarantine),
-            ),
+            intake=self._intake(store, flight.service, TableContracts(self.config, quarantine)),
             quarantine=quarantine,
             sources=sources,
             clock=clock,
@@ -170,20 +143,52 @@ class LakewardServer:
             started_at_ms=clock.now_ms(),
             history=History(self.settings.data / HISTORY_FILE),
             consumers=flight.service.consumers,
-            background=lambda: [
-                *flight.heartbeats(),
-                *([] if self.settings.issuer is None else [self.settings.issuer.thread.heartbeat()]),
-                *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
-                federation.adoptions.thread.heartbeat(),
-                *([] if live is None else [live.thread.heartbeat()]),
-            ],
+            background=lambda: [*flight.heartbeats(), *(thread.heartbeat() for thread in threads)],
         )
         sampler = Sampler(services)
+        threads = [*store.upkeep.threads, *coordinator.upkeep.threads, sampler, federation.adoptions.thread]
+        threads += [part.thread for part in (self.settings.issuer, live) if part is not None]
         self._stack.callback(sampler.stop, SAMPLE_S)
         sampler.start()
         flight.service.gate.open()
         door.app = create_app(services)
         self._ready = True
+
+    def _start_http(self, door: FrontDoor) -> None:
+        listener = bind_listener(self.settings.host, self.settings.port)
+        self.url = self.settings.http_url(listener.getsockname()[1])
+        if self.settings.issuer is not None:
+            self.settings.issuer.thread.start()
+            self._stack.callback(self.settings.issuer.thread.stop, 1.0)
+        self._http = HttpDoor(self.config, self.settings.tls, door, listener)
+        self._http.start()
+
+    def _open_lakes(self) -> ServerLakes:
+        lakes = ServerLakes(self.config, self.settings.data)
+        lakes.check_moved()
+        if self.config.get(options.SERVER_RESTORED):
+            lakes.move_forward()
+        return lakes
+
+    def _start_coordinator(self, state: StateStore, store: EmbeddedStore, lakes: ServerLakes) -> Coordinator:
+        coordinator_options = CoordinatorOptions.from_config(
+            self.config,
+            flight_uri=self.flight_uri,
+            addresses=lakes.addresses(self.url),
+            lakes_missing={} if self._restored is None else lakes.missing(self._restored.lakes),
+        )
+        coordinator = Coordinator(state, store, lakes, self._clock, coordinator_options)
+        coordinator.lakes.when_met = partial(remove_mark, self.settings.data)
+        coordinator.open()
+        self._stack.callback(coordinator.close)
+        if self.config.get(options.SERVER_RESTORED):
+            coordinator.lakes.read_restored()
+        coordinator.start()
+        return coordinator
+
+    def _intake(self, store: EmbeddedStore, flight: FlightService, contracts: TableContracts) -> RowIntake:
+        most_bytes = self.config.get(options.SERVER_HTTP_MAX_BODY)
+        return RowIntake(store, flight.budget, flight.writers, flight.gate, most_bytes, contracts)
 
     def _open_live(self, lakes: ServerLakes, coordinator: Coordinator, store: EmbeddedStore) -> LiveWarehouse | None:
         if not lakes.has_embedded_catalog:

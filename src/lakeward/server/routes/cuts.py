@@ -21,7 +21,6 @@ from lakeward.server.services import Services
 
 def router(services: Services) -> APIRouter:
     router, cuts = APIRouter(tags=["cuts"]), services.coordinator.cuts
-    schedules = services.coordinator.cut_schedules
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
     def find(cut: str, token: Token) -> CutStatus:
@@ -58,6 +57,14 @@ def router(services: Services) -> APIRouter:
         cuts.drop(cut)
         return answer({})
 
+    _add_schedules(router, services)
+    return router
+
+
+def _add_schedules(router: APIRouter, services: Services) -> None:
+    schedules = services.coordinator.cut_schedules
+    may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
+
     @router.get(CUT_SCHEDULES, dependencies=may_read)
     def list_schedules(request: Request) -> JSONResponse:
         """Schedules of cuts, those alone of whose tables the token may use every one."""
@@ -80,8 +87,6 @@ def router(services: Services) -> APIRouter:
             raise CutScheduleNotFound(schedule=schedule)
         schedules.remove(schedule)
         return answer({})
-
-    return router
 
 
 def _seen(status: CutStatus, token: Token) -> CutStatus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from lakeward.protocol.routes import EVOLVE, QUARANTINE, REDRIVE
 from lakeward.protocol.tables import TableAnswer
 from lakeward.read.arrow import request_of
 from lakeward.server.admission.auth import caller, require
-from lakeward.server.contract.quarantine import Quarantine
 from lakeward.server.contract.quarantinetable import quarantine_path
 from lakeward.server.contract.redrive import Redriver
 from lakeward.server.messages import answer, described, read_message
@@ -39,25 +39,7 @@ def router(services: Services) -> APIRouter:
         with open_here(services, request_of(str(path), columns=names)) as result:
             yield from result
 
-    def quarantine() -> Quarantine:
-        assert services.quarantine is not None
-        return services.quarantine
-
-    def keep(path: TablePath, message: QuarantineRows, token: Token) -> QuarantineStored:
-        if len(message.rows) > MOST_KEPT:
-            raise InvalidRequest(what=f"quarantine of {path}", reason=f"one call takes up to {MOST_KEPT} rows")
-        table = services.store.load_table(path)
-        text = f"{token.name}\n{table.table_id}\n{message.key}"
-        writer = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
-        ids = quarantine().find_ids(table, writer)
-        rows = [row for row in message.rows if row.number not in ids]
-        if rows:
-            services.intake.writers.begin(token.name)
-            quarantine().add(table, rows, message.source[:1000], message.operation, writer)
-            ids = quarantine().find_ids(table, writer)
-        chosen = tuple(ids[row.number] for row in message.rows)
-        return QuarantineStored(path=path, quarantine=quarantine_path(path), ids=chosen)
-
+    store = partial(_store_rows, services)
     redriver = Redriver(services.quarantine, read) if services.quarantine is not None else None
 
     @router.get(QUARANTINE, dependencies=may_read)
@@ -72,7 +54,7 @@ def router(services: Services) -> APIRouter:
     async def keep_rows(request: Request, table: str) -> JSONResponse:
         """Stores rows of a file that do not fit, for clients that read files themselves."""
         message = await read_message(request, QuarantineRows, exact=True)
-        return answer(await services.lake_threads.ask(request, keep, TablePath.parse(table), message, caller(request)))
+        return answer(await services.lake_threads.ask(request, store, TablePath.parse(table), message, caller(request)))
 
     def evolve(path: TablePath, message: EvolveTable) -> TableAnswer:
         columns = [Column.from_json(c) for c in message.columns]
@@ -92,3 +74,21 @@ def router(services: Services) -> APIRouter:
         return answer(await services.lake_threads.ask(request, redriver.redrive, TablePath.parse(table), message))
 
     return router
+
+
+def _store_rows(services: Services, path: TablePath, message: QuarantineRows, token: Token) -> QuarantineStored:
+    if len(message.rows) > MOST_KEPT:
+        raise InvalidRequest(what=f"quarantine of {path}", reason=f"one call takes up to {MOST_KEPT} rows")
+    quarantine = services.quarantine
+    assert quarantine is not None
+    table = services.store.load_table(path)
+    text = f"{token.name}\n{table.table_id}\n{message.key}"
+    writer = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+    ids = quarantine.find_ids(table, writer)
+    rows = [row for row in message.rows if row.number not in ids]
+    if rows:
+        services.intake.writers.begin(token.name)
+        quarantine.add(table, rows, message.source[:1000], message.operation, writer)
+        ids = quarantine.find_ids(table, writer)
+    chosen = tuple(ids[row.number] for row in message.rows)
+    return QuarantineStored(path=path, quarantine=quarantine_path(path), ids=chosen)

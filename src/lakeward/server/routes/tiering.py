@@ -50,6 +50,7 @@ def router(services: Services) -> APIRouter:
     router = APIRouter(tags=["tiering"])
     _add_questions(router, services)
     _add_operations(router, services)
+    _add_repairs(router, services)
     return router
 
 
@@ -98,6 +99,7 @@ async def _while_asked(request: Request, budget: Budget, work: Callable[[Budget]
 
 
 def _add_operations(router: APIRouter, services: Services) -> None:
+    """Pauses, upkeep and rounds that are asked for."""
     coordinator = services.coordinator
     may_write, may_change = [require(services.tokens, Role.WRITE)], [require(services.tokens, Role.ADMIN)]
 
@@ -134,6 +136,11 @@ def _add_operations(router: APIRouter, services: Services) -> None:
                 await asyncio.sleep(POLL_S)
             done.append(answered)
         return answer(replace(done[0], rounds=sum(d.rounds for d in done), took_ms=max(d.took_ms for d in done)))
+
+
+def _add_repairs(router: APIRouter, services: Services) -> None:
+    """Adoption of lake tables, and the ways back to a lake table that fits its hot store."""
+    coordinator, may_change = services.coordinator, [require(services.tokens, Role.ADMIN)]
 
     @router.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
     async def adopt(table: str, request: Request) -> JSONResponse:
