@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from lakeward_testing.oracle.columns import FEWEST, MOST, Alteration, AlterationKind, PlayColumns
+from lakeward_testing.oracle.past import play_forward
+from lakeward_testing.oracle.stage import Different
 from lakeward_testing.oracle.truth import Expected, Truth
 
 ROWS: list[dict[str, Any]] = [
@@ -46,7 +48,7 @@ def test_what_a_writer_did_not_know_stays() -> None:
     assert list(truth.state.values()) == [{"p": "", "k": 1, "a": 1, "b": 3}]
     truth.append([{"r": 1}, {"r": 2}])
     truth.forget([2, 3])
-    assert (truth.events, truth.deleted_events) == ([{"r": 1}], 1)
+    assert (truth.events, truth.deleted_events) == ([{"r": 1}], [{"r": 2}])
 
 
 def test_a_column_that_a_reader_does_not_show_is_a_difference() -> None:
@@ -80,3 +82,41 @@ def test_a_drawn_alteration_is_made_only_after_it_was_applied(seed: int) -> None
             columns.apply(change)
             assert change.is_made(columns.by_name), change
             assert FEWEST <= len(columns.names) <= MOST
+
+
+def change(offset: int, kind: str, key: int, value: int) -> dict[str, Any]:
+    return {"p": "", "k": key, "v": value, "__bucket": 0, "__offset": offset, "__change_type": kind}
+
+
+HISTORY = [
+    change(3, "delete", 2, 20),
+    change(0, "insert", 1, 10),
+    change(1, "insert", 2, 20),
+    change(4, "update_before", 1, 10),
+    change(5, "update_after", 1, 11),
+]
+
+
+def test_a_changelog_played_forward_is_the_table() -> None:
+    assert [(row["k"], row["v"]) for row in play_forward(HISTORY, ("k", "v"))] == [(1, 11)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [*HISTORY, HISTORY[1]],
+        HISTORY[1:],
+        [*HISTORY[:3], change(4, "update_before", 1, 9), HISTORY[4]],
+        [*HISTORY[:3], HISTORY[4]],
+        HISTORY[:4] + [change(5, "insert", 3, 1)],
+        [HISTORY[1], change(0, "insert", 2, 20)],
+        [change(0, "delete", 1, 10)],
+    ],
+    ids=["twice", "not deleted", "another old image", "no old image", "no new image", "one address", "no row"],
+)
+def test_changes_that_do_not_fit_are_seen(wrong: list[dict[str, Any]]) -> None:
+    try:
+        shown = [(row["k"], row["v"]) for row in play_forward(wrong, ("k", "v"))]
+    except Different:
+        return
+    assert shown != [(1, 11)]

@@ -26,6 +26,12 @@ from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import wait_until
 
 SERVER, JOBS = "server", ("job-a", "job-b")
+SECOND, SECOND_FORMATS = (
+    "second",
+    {"iceberg": "paimon", "paimon": "delta", "delta": "lance", "lance": "delta", "hudi": "delta"},
+)
+"""The lake that some plays have beside the first, and its format by that of the first."""
+
 QUICK = {
     **SETTINGS,
     "coordinator.quarantine.failures": "6",
@@ -51,6 +57,7 @@ class OracleLab:
         self.http_port, self.flight_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http_port}"
         self.warehouse = folder / "data" / "warehouse"
+        self.second_warehouse = folder / "data" / "lakes" / SECOND
         self.faults: Counter[str] = Counter()
         folder.mkdir(parents=True)
         self._switches = {name: Switches(folder / "switches" / name) for name in (SERVER, *JOBS)}
@@ -70,6 +77,8 @@ class OracleLab:
         pairs = {
             **QUICK,
             "datalake.format": self.format,
+            "datalake.default-lake": "default",
+            f"lakes.{SECOND}.format": SECOND_FORMATS[self.format],
             "server.port": str(self.http_port),
             "server.flight-port": str(self.flight_port),
             "server.data-dir": str(self.folder / "data"),

@@ -11,8 +11,9 @@ from itertools import count
 from pathlib import Path
 
 from lakeward_testing.oracle.engines.base import Engines
-from lakeward_testing.oracle.lab import OracleLab
-from lakeward_testing.oracle.play import Different, Play
+from lakeward_testing.oracle.lab import SECOND_FORMATS, OracleLab
+from lakeward_testing.oracle.play import Play
+from lakeward_testing.oracle.stage import Different
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,29 +81,40 @@ def run_oracle(
     until = began + options.seconds
     lab = OracleLab(folder, options.format)
     engines = open_engines(options.format, lab.url, lab.warehouse)
+    second = open_engines(SECOND_FORMATS[options.format], lab.url, lab.second_warehouse)
     if extend is not None:
         extend(engines)
     try:
         for number in [options.play] if options.play is not None else count(1):
             assert number is not None
             report.play = number
-            if not _play_once(lab, engines, report, number, until if options.play is None else float("inf"), say):
+            end = until if options.play is None else float("inf")
+            if not _play_once(lab, engines, second, report, number, end, say):
                 break
             if time.monotonic() >= until:
                 break
     finally:
         report.faults, report.seconds = lab.faults, time.monotonic() - began
         engines.close()
+        second.close()
         lab.close()
     return report
 
 
 def _play_once(
-    lab: OracleLab, engines: Engines, report: OracleReport, number: int, until: float, say: Callable[[str], None]
+    lab: OracleLab,
+    engines: Engines,
+    second: Engines,
+    report: OracleReport,
+    number: int,
+    until: float,
+    say: Callable[[str], None],
 ) -> bool:
     options, notes = report.options, (lab.folder / "steps.log").open("a")
     with lab.connect() as client, notes:
-        play = Play(lab, client, engines, options.seed, number, lambda line: print(line, file=notes, flush=True))
+        play = Play(
+            lab, client, engines, second, options.seed, number, lambda line: print(line, file=notes, flush=True)
+        )
         say(f"play {number}: {play.tables.words()}")
         try:
             play.run(until)

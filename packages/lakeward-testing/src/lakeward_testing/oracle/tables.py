@@ -11,8 +11,10 @@ from typing import Any
 from lakeward.client import Client
 from lakeward.client.table import Table
 from lakeward.errors import LakewardError
+from lakeward.model import SideName
 from lakeward_testing.oracle.columns import Alteration, PlayColumns
 from lakeward_testing.oracle.engines.base import Engines, Target
+from lakeward_testing.oracle.lab import SECOND
 from lakeward_testing.oracle.truth import Expected, Key, Row, Truth
 from lakeward_testing.oracle.values import TYPES, maybe
 
@@ -31,20 +33,26 @@ class PlayTables:
     client: Client
     chance: Random
     engines: Engines
+    second: Engines
     name: str
+    sides_chance: Random
     truth: Truth = field(default_factory=Truth)
 
     def __post_init__(self) -> None:
         chance = self.chance
         self.pk, self.log = f"oracle.{self.name}_state", f"oracle.{self.name}_events"
         self.paths = (self.pk, self.log)
-        types = [t for t in TYPES if not t.startswith(tuple(self.engines.no_types))]
+        self.has_second, self.has_changelog = (self.sides_chance.random() < 0.5 for _ in range(2))
+        both = (self.engines, self.second) if self.has_second else (self.engines,)
+        no_types = tuple(kind for engines in both for kind in engines.no_types)
+        no_keys = {text for engines in both for text in engines.no_keys}
+        types = [t for t in TYPES if not t.startswith(no_types)]
         drawn = chance.sample(types, chance.randint(6, 10))
         self.types = types
         self.drawn = drawn
         self.columns = {path: PlayColumns(drawn) for path in self.paths}
         self.partitioned = chance.random() < 0.5
-        self.places = ["p0"] if self.partitioned else [text for text in ODD_TEXTS if text not in self.engines.no_keys]
+        self.places = ["p0"] if self.partitioned else [text for text in ODD_TEXTS if text not in no_keys]
         self._next_row = 0
         self.old = {path: self._create(path) for path in self.paths}
 
@@ -59,12 +67,23 @@ class PlayTables:
             partition_by="p" if self.partitioned else None,
             buckets=chance.randint(1, 3),
             freshness=chance.choice(("500 ms", "1 s", "3 s")),
-            properties={**self.engines.properties(chance), "table.datalake.max-round-duration": chance.choice(LIMITS)},
+            properties={
+                **self.engines.properties(chance),
+                "table.datalake.max-round-duration": chance.choice(LIMITS),
+                **({"table.datalake.lakes": f"default, {SECOND}"} if self.has_second else {}),
+                **({"table.datalake.changelog": "default"} if self.has_changelog else {}),
+            },
         )
+
+    @property
+    def sides(self) -> list[SideName]:
+        names = ["default", *([SECOND] if self.has_second else []), *(["default:changelog"] * self.has_changelog)]
+        return [SideName.parse(name) for name in names]
 
     def words(self) -> str:
         place = "partitioned" if self.partitioned else "no partitions"
-        return f"{place}, {len(self.drawn)} columns: {', '.join(self.drawn)}"
+        sides = f"{', a second lake' * self.has_second}{', a changelog' * self.has_changelog}"
+        return f"{place}{sides}, {len(self.drawn)} columns: {', '.join(self.drawn)}"
 
     def target(self, path: str) -> Target:
         return Target(

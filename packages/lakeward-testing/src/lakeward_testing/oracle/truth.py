@@ -20,7 +20,7 @@ class Truth:
 
     state: dict[Key, Row] = field(default_factory=dict)
     events: list[Row] = field(default_factory=list)
-    deleted_events: int = 0
+    deleted_events: list[Row] = field(default_factory=list)
     """Rows of the log table that another engine deleted."""
 
     def upsert(self, rows: Iterable[Row]) -> None:
@@ -34,9 +34,9 @@ class Truth:
 
     def forget(self, numbers: Iterable[Any]) -> None:
         """Rows of the log table that another engine deleted."""
-        gone, before = set(numbers), len(self.events)
-        self.events = [row for row in self.events if row["r"] not in gone]
-        self.deleted_events += before - len(self.events)
+        deleted = set(numbers)
+        self.deleted_events += [row for row in self.events if row["r"] in deleted]
+        self.events = [row for row in self.events if row["r"] not in deleted]
 
     def append(self, rows: Iterable[Row]) -> None:
         self.events += rows

@@ -107,6 +107,9 @@ class Engines:
     can_restore = True
     """Whether a dropped lake table can be put back; else it is made empty and resynced."""
 
+    keeps_cuts = True
+    """Whether other engines leave the snapshots of cuts alone: the format has tags."""
+
     def __init__(self, url: str, warehouse: Path) -> None:
         self.url, self.warehouse = url, warehouse
         self.read: dict[str, Read] = {}

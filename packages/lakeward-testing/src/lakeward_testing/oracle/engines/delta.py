@@ -36,6 +36,7 @@ class DeltaEngines(Engines):
     hurt = HURT
     no_types = ("TIME(",)
     can_restore = False
+    keeps_cuts = False
 
     def __init__(self, url: str, warehouse: Path) -> None:
         super().__init__(url, warehouse)

@@ -30,6 +30,7 @@ class HudiEngines(Engines):
     late_columns = ("hudi-rs",)
     no_keys = ("__empty__", "a,k:1", "a,z:1")
     can_restore = False
+    keeps_cuts = False
 
     def __init__(self, url: str, warehouse: Path) -> None:
         super().__init__(url, warehouse)
