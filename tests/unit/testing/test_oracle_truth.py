@@ -108,7 +108,7 @@ def test_a_changelog_played_forward_is_the_table() -> None:
         HISTORY[1:],
         [*HISTORY[:3], change(4, "update_before", 1, 9), HISTORY[4]],
         [*HISTORY[:3], HISTORY[4]],
-        HISTORY[:4] + [change(5, "insert", 3, 1)],
+        [*HISTORY[:4], change(5, "insert", 3, 1)],
         [HISTORY[1], change(0, "insert", 2, 20)],
         [change(0, "delete", 1, 10)],
     ],
