@@ -57,7 +57,7 @@ class OracleLab:
         self.http_port, self.flight_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http_port}"
         self.warehouse = folder / "data" / "warehouse"
-        self.second_warehouse = folder / "data" / "lakes" / SECOND
+        self.second_warehouse = folder / "data" / "lakes" / SECOND / "warehouse"
         self.faults: Counter[str] = Counter()
         folder.mkdir(parents=True)
         self._switches = {name: Switches(folder / "switches" / name) for name in (SERVER, *JOBS)}
