@@ -112,7 +112,8 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side
 def _print_plan(label: str, plan: CompactionPlan) -> None:
     if plan.unplaced:
         files = counted(plan.unplaced, "data file")
-        print(f"{label}: {files} of another engine without a recorded bucket; Lakeward leaves them to that engine")
+        reason = "a merged file could not record the addresses of its rows"
+        print(f"{label}: {files} of another engine without a recorded bucket, left to that engine: {reason}")
     if not plan.groups:
         print(f"{label}: {counted(plan.files, 'data file')}, nothing to rewrite")
         return
