@@ -57,11 +57,11 @@ def german_steps(rows: int) -> tuple[Step, ...]:
     """`{bring its rows in}` is the command that the step before printed after these words."""
     sold = [n for n in range(rows) if n % 3]
     answer = (f'"n": {len(sold)}', f'"cents": {sum(cents_of(n) for n in sold)}', '"day": "2026-12-28"')
-    query = 'SELECT count(*) AS n, CAST(round(sum("Betrag") * 100) AS BIGINT) AS cents, max("Datum") AS day'
+    query = 'SELECT count(*) AS n, CAST(sum("Betrag") * 100 AS BIGINT) AS cents, max("Datum") AS day'
     return (
         Step(
             ("lakeward", "table", "create", "laden.verkauf", "--from", "verkauf.csv", "--yes"),
-            ("Betrag  DOUBLE", "Datum   DATE", "Aktiv   BOOLEAN", "cells are read with --locale de --null -"),
+            ("Betrag  DECIMAL(18, 2)", "Datum   DATE", "Aktiv   BOOLEAN", "cells are read with --locale de --null -"),
         ),
         Step(("{bring its rows in}",), (f"{rows:,} rows written to laden.verkauf",)),
         Step(("lakeward", "sql", f'{query} FROM laden.verkauf WHERE "Aktiv"', "--json"), answer),

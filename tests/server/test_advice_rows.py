@@ -20,8 +20,9 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.model import TablePath
 from lakeward.spi import OFFSETS_KEY
+from lakeward_testing.icebergforeign import IcebergForeignEngine
 from lakeward_testing.waiting import wait_until
-from tests.kit.advice import Operator, catalog_behind, put, start_job, wait_for_job
+from tests.kit.advice import Operator, catalog_behind, commands_of, put, start_job, wait_for_job
 from tests.spark.processes import Job, Server
 
 SETTINGS = {
@@ -109,10 +110,15 @@ def test_a_tail_too_long_for_the_live_warehouse_is_tiered(operator: Operator, jo
     operator.works("table", "drop", "rows.long", "--yes")
 
 
-def test_a_table_with_long_rounds_gets_a_pool_of_its_own(operator: Operator, job: Job) -> None:
+@pytest.mark.parametrize("pool", ["default", "slow"])
+def test_a_table_with_long_rounds_gets_a_pool_of_its_own(operator: Operator, job: Job, pool: str) -> None:
     """The doctor compares the last rounds: both tables get rounds until the one with many buckets was slower."""
-    create(operator, "rows.slow", "--primary-key", "id", "--buckets", "16")
-    operator.works("table", "create", "rows.quick", "id bigint", "--buckets", "1", "--freshness", "10 ms")
+    named, serving = f"table.datalake.pool={pool}", None
+    if pool != "default":
+        serving = start_job(f"lakeward tier --name {pool} --pool {pool} --slots 1", operator.server)
+    create(operator, "rows.slow", "--primary-key", "id", "--buckets", "16", "--property", named)
+    quick = ("--buckets", "1", "--freshness", "10 ms", "--property", named)
+    operator.works("table", "create", "rows.quick", "id bigint", *quick)
     with operator.server.connect() as client:
 
         def advice() -> list[str]:
@@ -121,20 +127,22 @@ def test_a_table_with_long_rounds_gets_a_pool_of_its_own(operator: Operator, job
             return [f["mend"] for f in operator.findings() if (f["check"], f["about"]) == ("pools", "rows.quick")]
 
         (mend,) = wait_until(advice, what="the finding of a table that waits for another", state=operator.findings)
-    another, _, pool = mend.partition(", or a pool of its own: ")
-    alter, _, tier = pool.partition(", and ")
+    another, _, separate = mend.partition(", or a pool of its own: ")
+    alter, _, tier = separate.partition(", and ")
     operator.works(*shlex.split(alter)[1:])
     own = start_job(tier, operator.server)
     operator.works("tier-now", "rows.slow")
     assert operator.is_well("pools", "rows.quick")
     own.kill()
-    operator.works("table", "alter", "rows.slow", "--reset", "table.datalake.pool")
+    operator.works("table", "alter", "rows.slow", "--set", named)
     second = start_job(f"{another} --name second", operator.server)
     operator.works("tier-now", "rows.slow")
     assert operator.is_well("pools", "rows.quick")
-    second.kill()
-    operator.works("table", "drop", "rows.quick", "--yes")
-    operator.works("table", "drop", "rows.slow", "--yes")
+    for process in (second, serving):
+        if process is not None:
+            process.kill()
+    operator.works("table", "drop", "rows.quick", "--with-lake", "--yes")
+    operator.works("table", "drop", "rows.slow", "--with-lake", "--yes")
 
 
 @pytest.mark.parametrize("key", [(), ("--primary-key", "id")], ids=["log", "pk"])
@@ -265,6 +273,27 @@ def test_a_history_that_others_expired_is_compared(operator: Operator, job: Job)
     operator.works("tier-now", "lost.history")
     assert lake_ids(operator, "lost.history") == [1, 2]
     assert "holds" in operator.works("verify", "lost.history", "--deep")
+
+
+def test_rows_that_a_compaction_of_others_lost_are_written_again(operator: Operator, job: Job) -> None:
+    """Recorded as a compaction, so no round takes it that a row is gone."""
+    create(operator, "lost.rows", "--primary-key", "id", "--buckets", "1")
+    with operator.server.connect() as client:
+        put(client, "lost.rows", 1, 2, 3, tier=True)
+        with catalog_behind(operator.server) as lake:
+            IcebergForeignEngine(lake.connection.catalog, TablePath("lost", "rows")).delete("id = 2")
+        tamper(
+            operator.server, TablePath("lost", "rows"), '"operation": ?"(delete|overwrite)"', '"operation": "replace"'
+        )
+        client.table("lost.rows").upsert([{"id": 2, "words": "again"}])
+    refused = operator.fails("tier-now", "lost.rows")
+    assert "replaced rows that are in no lake file: 1, the first at offset 1" in refused
+    (verify,) = [command for command in commands_of(refused) if command.startswith("verify")]
+    assert "missing" in operator.fails(*shlex.split(verify))
+    operator.follow(refused, "table resync", "--wait", "120")
+    operator.works("tier-now", "lost.rows")
+    assert lake_ids(operator, "lost.rows") == [1, 2, 3]
+    assert "holds" in operator.works("verify", "lost.rows", "--deep")
 
 
 def test_restoring_a_lake_table_that_is_there_names_the_rebuild(operator: Operator, job: Job) -> None:

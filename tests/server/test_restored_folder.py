@@ -16,6 +16,7 @@ from lakeward.cli import app
 from lakeward.client import Client
 from lakeward.errors import LakewardError, TimedOut, WritesPaused
 from lakeward_testing.waiting import wait_until
+from tests.kit.advice import commands_of
 from tests.kit.serverprocess import ServerProcess
 from tests.spark.processes import Job, tier_now
 
@@ -107,6 +108,39 @@ def test_an_ordinary_start_keeps_what_only_the_lake_has(
     world.server.stop()
     with world.serve("restored", settings).client() as client:
         assert lake_ids(client, LOG) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_rows_that_cannot_be_loaded_go_with_the_command_that_says_so(
+    make_world: Callable[[dict[str, str]], World],
+    tmp_path: Path,
+    format_name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After the backup the table got a column, which the backup does not know."""
+    settings = {"datalake.format": format_name, f"datalake.{format_name}.warehouse": (tmp_path / "warehouse").as_uri()}
+    world = make_world(settings)
+    with world.fill() as client:
+        assert app.run(["table", "alter", PK, "--add-column", "note STRING", "--server", world.url]) == 0
+        client.table(PK).upsert([{"id": 1, "state": "paid", "note": "by card"}])
+        tier_now(client, client.table(PK))
+    world.restore()
+    with world.serve("restored", settings).client() as client:
+        wait_until(lambda: app.run(["status", PK, "--server", world.url]) != 0, what="the table to be paused")
+        capsys.readouterr()
+        assert app.run(["table", "resync", PK, "--server", world.url]) != 0
+        refused = capsys.readouterr().err
+        assert "up to 3 changes are newer in the lake and cannot be loaded (column note: " in refused
+        (command,) = [c for c in commands_of(refused) if "--discard-newer" in c]
+        assert app.run([*command.split(), "--wait", "120", "--server", world.url]) == 0
+        assert client.read(PK, mode="lake").to_table().select(["id", "state"]).to_pylist() == [
+            {"id": 1, "state": "new"}
+        ]
+        client.table(PK).upsert([{"id": 3, "state": "new"}])
+        tier_now(client, client.table(PK))
+        assert lake_ids(client, PK) == [1, 3]
+        assert app.run(["verify", PK, "--deep", "--server", world.url]) == 0
+        assert app.run(["status", PK, "--server", world.url]) == 0
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

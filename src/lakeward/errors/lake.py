@@ -236,8 +236,8 @@ class RowNotEncoded(LakeError):
 class ReplacedRowMissing(LakeError):
     code = "replaced-row-missing"
     template = (
-        "table {table}, bucket {bucket}: {count} replaced rows are in no lake file (first offset {offset}); "
-        "run `lakeward verify {table}`, then `lakeward table resync {table}`"
+        "table {table}, bucket {bucket}: replaced rows that are in no lake file: {count}, the first at offset "
+        "{offset}; run `lakeward verify {table}`, then `lakeward table resync {table}`"
     )
     table: str
     bucket: str

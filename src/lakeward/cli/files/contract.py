@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from lakeward.cli.files.filerows import BadText, FileShape, Place, Rejects
@@ -12,7 +12,7 @@ from lakeward.cli.files.rowfiles import WriteFormat
 from lakeward.cli.output import note
 from lakeward.config import options
 from lakeward.config.options import SchemaContract
-from lakeward.model import quote_name
+from lakeward.model import Float64Type, quote_name
 from lakeward.protocol import routes
 from lakeward.protocol.quarantine import BadRow, EvolveTable, QuarantineRows
 from lakeward.protocol.tables import TableAnswer
@@ -32,11 +32,15 @@ def load_contract(table: Table) -> SchemaContract:
 
 
 def add_columns(table: Table, file: str, kind: WriteFormat, shape: FileShape) -> Table:
-    """The table with the columns that the file has besides, typed by all of its values."""
+    """Adds the file's further columns to the table. All values of a column decide its type, but fractions are DOUBLE:
+    the next file may have more digits."""
+    from lakeward.cli.files.csvguess import MONEY
     from lakeward.cli.files.propose import propose
 
     taken_names = {*table.info.schema.names, *shape.renamed}
     new = [c for c in propose(file, kind, shape).columns if c.name not in taken_names]
+    if kind is WriteFormat.CSV:
+        new = [replace(c, type=Float64Type()) if c.type == MONEY else c for c in new]
     if not new:
         return table
     request = EvolveTable(columns=tuple(c.to_json() for c in new))

@@ -16,6 +16,7 @@ from lakeward.model import (
     Column,
     DataType,
     DateType,
+    DecimalType,
     Float64Type,
     Int64Type,
     StringType,
@@ -26,6 +27,12 @@ from lakeward.model import (
 
 _EXACT_DIGITS = 15
 """A double holds that many digits for sure."""
+
+_MOST_DIGITS = 36
+"""Of a number without a fraction in a column of two digits after the sign: DECIMAL has 38."""
+
+MONEY = DecimalType(precision=18, scale=2)
+"""For columns whose fractions all have two digits, and that a double holds as well. Longer ones take all 38 digits."""
 
 _MICROSECONDS = 6
 _TRIED_CELLS = 100
@@ -134,7 +141,7 @@ def _kind(connection: Any, name: str, column: Shapes, cells: CellFormat, is_mixe
     if column.is_within(_numbers(cells, is_mixed)):
         if not column.has(*_fractions(cells)) and _is_within_bigint(connection, name, column):
             return Int64Type()
-        return Float64Type()
+        return _money(connection, name, column, cells) or Float64Type()
     for shapes, kind in _BY_SHAPE:
         if column.is_within(shapes):
             return kind
@@ -178,6 +185,20 @@ def _is_within_bigint(connection: Any, name: str, column: Shapes) -> bool:
     cell = _name(name)
     query = f"SELECT count(*) FROM cells WHERE trim({cell}) <> '' AND TRY_CAST({cell} AS BIGINT) IS NULL"  # noqa: S608 - quoted
     return bool(connection.execute(query).fetchone()[0] == 0)
+
+
+def _money(connection: Any, name: str, column: Shapes, cells: CellFormat) -> DataType | None:
+    """Exact where there are fractions and each has two digits, as prices have. None: not so."""
+    if column.has(shape.NAN):
+        return None
+    cell = _plain(f"trim({_name(name)})", cells)
+    is_money, digits = connection.execute(
+        f"SELECT bool_and(regexp_full_match({cell}, '[+-]?[0-9]*(\\.[0-9]{{2}})?')) AND "  # noqa: S608 - quoted
+        f"bool_or(contains({cell}, '.')), max(length({_digits(cell)})) FROM cells WHERE regexp_matches({cell}, '[0-9]')"
+    ).fetchone()
+    if not is_money or digits > _MOST_DIGITS:
+        return None
+    return MONEY if digits <= _EXACT_DIGITS else replace(MONEY, precision=38)
 
 
 def _by_format(connection: Any, name: str, date_format: str) -> DataType | None:

@@ -40,7 +40,8 @@ class NewerRows:
                 raise
             command = f"lakeward table resync {side.argument} --discard-newer"
             reason = f"up to {changes:,} changes are newer in the lake and cannot be loaded ({_why(error)}); "
-            reason += f"`{command}` removes them"
+            mend = "make the table's columns fit and resync it again, or " if isinstance(error, LakeMismatch) else ""
+            reason += f"{mend}`{command}` removes them"
             raise InvalidRequest(what=f"resync of {side.info.path}", reason=reason) from error
 
     def _furthest(self, side: LakeSide) -> LakeSide:

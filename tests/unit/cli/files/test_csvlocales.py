@@ -102,7 +102,34 @@ def test_columns_that_disagree_are_text_and_say_why(tmp_path: Path) -> None:
     assert unclear.sql == "`a` STRING, `b` STRING"
     assert "--thousands , or --decimal ," in unclear.notes[0]
     american = proposed(csv_of(tmp_path, 'a\td\n"1,234.50"\t12/31/2025\n"5,678"\t1/2/2026\n'))
-    assert (american.sql, american.cells.command_line) == ("`a` DOUBLE, `d` DATE", "--locale us")
+    assert (american.sql, american.cells.command_line) == ("`a` DECIMAL(18, 2), `d` DATE", "--locale us")
+
+
+LONG = "9" * 30
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1.681,50", "-0,25", "12", "-"], "DECIMAL(18, 2)"),
+        (["1.234.567.890.123,45"], "DECIMAL(18, 2)"),
+        ([f"{LONG},10", "0,20"], "DECIMAL(38, 2)"),
+        (["12,5", "1,25"], "DOUBLE"),
+        (["1,25", "0,125"], "DOUBLE"),
+        (["1,25", "nan"], "DOUBLE"),
+        (["1", "12"], "BIGINT"),
+    ],
+)
+def test_numbers_with_two_digits_after_the_sign_are_exact(tmp_path: Path, cells: list[str], kind: str) -> None:
+    file = csv_of(tmp_path, "a;b\n" + "".join(f"{cell};0,5\n" for cell in cells))
+    proposal = proposed(file)
+    assert str(proposal.columns[0].type) == kind
+    shape = FileShape(cells=proposal.cells)
+    chunks = read_file(str(file), WriteFormat.CSV, Schema(columns=proposal.columns), shape)
+    amounts = [row["a"] for chunk in chunks for row in chunk.rows.to_pylist()]
+    if kind.startswith("DECIMAL"):
+        plain = [cell.replace(".", "").replace(",", ".") for cell in cells]
+        assert amounts == [None if cell == "-" else Decimal(cell) for cell in plain]
 
 
 def test_words_for_null_are_taken_where_no_text_is_lost(tmp_path: Path) -> None:

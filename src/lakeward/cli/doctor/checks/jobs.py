@@ -87,6 +87,7 @@ def check_pools(facts: Facts) -> Iterator[Diagnosis]:
         quick = min((t for t in tables if t is not slow), key=lambda t: t.freshness_ms)
         if (slow.last_duration_ms or 0) * 2 > quick.freshness_ms:
             more = "lakeward tier --slots 2" + ("" if pool == "default" else f" --pool {shlex.quote(pool)}")
+            other = "slow" if pool != "slow" else "slower"
             yield Diagnosis(
                 check="pools",
                 level=Level.SOON,
@@ -95,5 +96,5 @@ def check_pools(facts: Facts) -> Iterator[Diagnosis]:
                 f"{duration(quick.freshness_ms)}; one slot serves both",
                 why="While the long round runs the other table waits, however quick its own rounds are.",
                 mend=f"{more}, or a pool of its own: lakeward table alter {slow.path} --set "
-                "table.datalake.pool=slow, and lakeward tier --pool slow",
+                f"table.datalake.pool={other}, and lakeward tier --pool {other}",
             )

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -22,7 +20,7 @@ def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str
     """What differs, one line each; empty: it matches."""
     schema = lake_schema(descriptor)
     lake_schema_now = metadata.schema()
-    lines = _diff_columns([spell_field(f) for f in schema.fields], [spell_field(f) for f in lake_schema_now.fields])
+    lines = _diff_columns(_spell_columns(schema), _spell_columns(lake_schema_now))
     lines += _diff_keys(schema, lake_schema_now)
     lines += _diff(
         "partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), lake_schema_now)
@@ -33,11 +31,15 @@ def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str
     return lines + _diff_version(metadata, int(lake_properties(descriptor)[VERSION_KEY]))
 
 
-def _diff_columns(expected: list[str], actual: list[str]) -> list[str]:
-    pairs = enumerate(zip_longest(expected, actual), 1)
-    return [
-        f"column {at}: expected {want or 'none'}, found {have or 'none'}" for at, (want, have) in pairs if want != have
-    ]
+def _spell_columns(schema: Schema) -> dict[str, str]:
+    return {f.name: spell_field(f) for f in schema.fields}
+
+
+def _diff_columns(expected: dict[str, str], actual: dict[str, str]) -> list[str]:
+    names = [name for name in {**expected, **actual} if expected.get(name) != actual.get(name)]
+    if names:
+        return [f"column {n}: expected {expected.get(n, 'none')}, found {actual.get(n, 'none')}" for n in names]
+    return _diff("order of columns", ", ".join(expected), ", ".join(actual))
 
 
 def _diff_keys(expected: Schema, actual: Schema) -> list[str]:
