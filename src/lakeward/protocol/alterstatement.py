@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import FIRST, Column, parse_leading_type
+from lakeward.model import FIRST, FIXED_FOREVER, Column, parse_leading_type
 from lakeward.protocol.tables import AlterTable
 
 _ALTER = re.compile(r"\s*(EXPLAIN\s+)?ALTER\s+TABLE\b", re.IGNORECASE)
@@ -102,7 +102,8 @@ class _Parser:
         self._place(name)
 
     def _rename(self) -> None:
-        self._accept("COLUMN")
+        if not self._accept("COLUMN") and self._accept("TO"):
+            raise InvalidRequest(what="ALTER TABLE ... RENAME TO", reason=f"a table's name is {FIXED_FOREVER}")
         old = self._name()
         self._expect("TO")
         self._once(self.rename, old, self._name())

@@ -69,3 +69,8 @@ def test_explain_is_a_dry_run() -> None:
 def test_what_is_not_such_a_statement_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_alter(text)
+
+
+def test_a_table_keeps_its_name_and_the_refusal_says_what_to_do() -> None:
+    with pytest.raises(InvalidRequest, match=r"a table's name is fixed .*lakeward write NEW"):
+        parse_alter("ALTER TABLE shop.orders RENAME TO shop.sales")
