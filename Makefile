@@ -18,7 +18,7 @@ export FLUSS_VERSION
 # Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit check lint types imports counts limits generated wheel bench bench-guard soak dist docs generate clean lock fluss-up fluss-down postgres-up postgres-down kafka-up kafka-down
+.PHONY: help demo test unit check lint types imports counts limits generated wheel deploy bench bench-guard soak dist docs generate clean lock fluss-up fluss-down postgres-up postgres-down kafka-up kafka-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test: $(STAMP) $(HUDI) ## every test but the long ones (ARGS= goes to pytest; WO
 unit: $(STAMP) ## the tests that start no process
 	@$(BIN)/pytest -n $(WORKERS) tests/unit tests/property tests/model $(ARGS)
 
-check: lint types imports counts generated wheel ## lint, types, import direction, sizes, generated pages and links of the docs, the wheel in a clean environment
+check: lint types imports counts generated wheel deploy ## lint, types, import direction, sizes, generated pages and links of the docs, the wheel in a clean environment, the chart where helm is here
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
@@ -69,6 +69,9 @@ generated: $(STAMP)
 
 wheel: $(STAMP)
 	@.ci/wheel
+
+deploy: $(STAMP)
+	@.ci/deploy --offline || test $$? = 77
 
 generate: $(STAMP) ## write the generated pages of docs/ and the code of Fluss's messages again
 	@$(BIN)/python .ci/generate.py

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 ROOT = Path(__file__).parents[2]
 OLD, OLD_COMMIT = "0.1.0", "c531e115"
-LOG, PK = "shop.clicks", "shop.orders"
+LOG, PK, CHANGED = "shop.clicks", "shop.orders", "shop.changed"
 PRODUCER = """
 import sys, time
 from pathlib import Path
@@ -111,11 +111,16 @@ def test_rounds_go_on_while_the_server_is_replaced(
         assert client.info().version == __version__
         before = {name: by_job(client, name, "old") for name in (LOG, PK)}
         for name, count in before.items():
-            wait_until(
-                lambda n=name, c=count: by_job(client, n, "old") > c, what=f"{name} by the older job", state=old.text
-            )
+            wait_until(partial(has_more, client, name, "old", count), what=f"{name} by the older job", state=old.text)
         app.run(["doctor", "--server", server.url])
         assert f"jobs of {OLD}, a server of {__version__}" in capsys.readouterr().out
+
+        changed = client.create_table(CHANGED, "id bigint, name string, n int", freshness="1 s")
+        changed.append([{"id": 1, "name": "one", "n": 1}])
+        wait_tiered(client, changed, state=old.text)
+        client.alter_table(CHANGED, rename={"name": "title"}, widen={"n": "bigint"})
+        changed = client.table(CHANGED)
+        changed.append([{"id": 2, "title": "two", "n": 2**40}])
 
         processes.append(new := Job(server, "new", master="local[2,4]"))
         assert old.stop() == 0
@@ -123,11 +128,12 @@ def test_rounds_go_on_while_the_server_is_replaced(
             wait_until(partial(has_more, client, name, "new", 0), what=f"{name} by the newer job", state=new.text)
         (tmp_path / "stop").touch()
         assert producer.wait() == 0, producer.text()
-        tables = [client.table(name) for name in (LOG, PK)]
+        tables = [client.table(name) for name in (LOG, PK, CHANGED)]
         wait_tiered(client, *tables)
         acknowledged = producer.text().count("acknowledged")
         assert check_exactly_once(client, tables[0]) >= 50 * acknowledged
         assert check_exactly_once(client, tables[1]) > 0
+        assert check_exactly_once(client, changed) == 2
         assert app.run(["verify", "--deep", "--server", server.url]) == 0
         assert app.run(["doctor", "--server", server.url]) == 0, capsys.readouterr().out
     assert new.stop() == 0
