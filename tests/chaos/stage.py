@@ -329,7 +329,7 @@ class Stage:
     def ask_resync(self) -> Stage:
         side = self.world.coordinator.board.find(TablePath.parse(TABLE))
         before = side.generation
-        self.world.coordinator.resync(TablePath.parse(TABLE), ResyncChoice.RESYNC)
+        self.world.coordinator.operations.resync(TablePath.parse(TABLE), ResyncChoice.RESYNC)
         side.generation = before if self.weak.off("resync_anew") else side.generation
         return self
 
@@ -360,7 +360,7 @@ class Stage:
     def lease_expires(self) -> None:
         assert isinstance(self.clock, ManualClock)
         self.clock.advance(LEASE_S)
-        self.world.coordinator.tick()
+        self.world.coordinator.schedule.tick()
 
     @property
     def foreign(self) -> IcebergForeignEngine:
@@ -376,13 +376,13 @@ class Stage:
         for path in (self.folder / "server").glob("coordinator.db*"):
             path.unlink()
         self.world._open()
-        self.world.coordinator.read_lakes()
+        self.world.coordinator.lakes.read_unseen()
 
     def committed(self) -> int:
         return sum(self.world.coordinator.committed(TablePath.parse(TABLE)).offsets.values())
 
     def waits(self) -> bool:
-        status = self.world.coordinator.table_status(TablePath.parse(TABLE))
+        status = self.world.coordinator.views.table(TablePath.parse(TABLE))
         return status.waiting_rows > 0
 
     # ---- jobs' door ------------------------------------------------------------------------------------------------
@@ -392,9 +392,9 @@ class Stage:
         self.world.coordinator.heartbeat(HeartbeatRequest(job=job, instance=instance, slots=1, room=0))
         assert isinstance(self.clock, ManualClock)
         self.clock.advance(0.1)
-        self.world.coordinator.tick()
+        self.world.coordinator.schedule.tick()
         answer = self.world.coordinator.heartbeat(HeartbeatRequest(job=job, instance=instance, slots=1, room=1))
-        assert answer.tables, f"{job} gets no table: {self.world.coordinator.table_status(path)}"
+        assert answer.tables, f"{job} gets no table: {self.world.coordinator.views.table(path)}"
         return answer.tables[0]
 
     def hear(self, actor: Actor) -> None:

@@ -31,7 +31,7 @@ def test_they_stay_foreign_through_sweeps_quarantine_and_resume(tmp_path: Path, 
             _fails(stage, f"failing-{number}")
         assert _state(stage) is TableState.QUARANTINED
         stage.orphans(sweep=True).finish()
-        stage.world.coordinator.resume(TablePath.parse(TABLE))
+        stage.world.coordinator.operations.resume(TablePath.parse(TABLE))
         _fails(stage, "after quarantine")
         stage.ask_resync().job("resync").finish()
         stage.actors.clear()
@@ -48,4 +48,4 @@ def _fails(stage: Stage, name: str) -> None:
 
 
 def _state(stage: Stage) -> TableState:
-    return stage.world.coordinator.table_status(TablePath.parse(TABLE)).state
+    return stage.world.coordinator.views.table(TablePath.parse(TABLE)).state

@@ -74,7 +74,7 @@ def _play_one(stage: Stage, chance: Random, number: int) -> None:
     what = chance.random()
     if what < 0.2:
         stage.world.restart()
-        stage.world.coordinator.read_lakes()
+        stage.world.coordinator.lakes.read_unseen()
     elif what < 0.3 and stage.lake.open_reader(stage._info).load_base().is_resyncing:
         stage.lose_database()
 

@@ -70,7 +70,7 @@ class House:
         self.world.tier(PATH)
 
     def resync(self) -> None:
-        self.world.coordinator.resync(TablePath.parse(PATH), ResyncChoice.RESYNC)
+        self.world.coordinator.operations.resync(TablePath.parse(PATH), ResyncChoice.RESYNC)
         self.world.tier(PATH)
         assert self.world.read(PATH).to_table().sort_by("id").to_pylist() == [self.rows[n] for n in sorted(self.rows)]
         reader = self.lake.open_reader(self.table)
@@ -94,7 +94,7 @@ def test_a_column_that_a_restored_version_has_not_comes_back(tmp_path: Path) -> 
         with pytest.raises(LakeSchemaBroken, match=f"no column later; `lakeward table reconcile-schema {PATH}`"):
             list(broken.scan(broken.load_base_as_is().head or SnapshotId(""), columns=["later"]))
         assert lake.catalog().reconcile_schema(table) == ("column later: added; a resync writes its values",)
-        house.world.coordinator.resync(TablePath.parse(PATH), ResyncChoice.RESYNC)
+        house.world.coordinator.operations.resync(TablePath.parse(PATH), ResyncChoice.RESYNC)
         house.world.tier(PATH)
         reader = lake.open_reader(table)
         head = reader.load_base().head

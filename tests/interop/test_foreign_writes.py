@@ -153,7 +153,7 @@ def test_a_resync_takes_out_what_others_inserted(lake: IcebergLakeStorage, tmp_p
     (end,) = world.tier("db.t")
     assert isinstance(end, TableFailed)
     assert end.error["code"] == ForeignRowsFound.code
-    world.coordinator.resync(path, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(path, ResyncChoice.RESYNC)
     world.tier("db.t")
     found = world.read("db.t").to_table().sort_by("id").to_pylist()
     assert found == [{"id": i, "name": f"ours {i}"} for i in (0, 1, 2, 3, 4, 9)]
@@ -232,7 +232,7 @@ def test_status_shows_the_rows_that_are_left_right_after_others_deleted_some(
         world.tier("db.t")
     IcebergForeignEngine(lake.connection.catalog, path).delete("id < 2")
     world.coordinator.refresh_figures(path)
-    assert world.coordinator.table_status(path).lake_rows == 3
+    assert world.coordinator.views.table(path).lake_rows == 3
     world.coordinator.refresh_figures(TablePath("db", "nobody_made_it"))
     world.close()
 
@@ -361,7 +361,7 @@ def test_a_resync_mends_values_that_others_altered(lake: IcebergLakeStorage, tmp
     altered = rows.slice(0, 3).set_column(1, rows.schema.field("name"), pa.array(["theirs"] * 3))
     theirs.append(altered)
     world.upsert("db.t", [{"id": 2, "name": "ours again"}])
-    world.coordinator.resync(path, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(path, ResyncChoice.RESYNC)
     world.tier("db.t")
     expected = [{"id": i, "name": "ours again" if i == 2 else f"ours {i}"} for i in range(5)]
     assert world.read("db.t").to_table().sort_by("id").to_pylist() == expected
@@ -391,7 +391,7 @@ def test_a_resync_after_a_rollback_to_a_snapshot_of_others_doubles_no_row(
     theirs.roll_back(SnapshotId(str(head.snapshot_id)))
     oldest = theirs.load().metadata.snapshots[0]
     theirs.load().maintenance.expire_snapshots().by_ids([oldest.snapshot_id]).commit()
-    world.coordinator.resync(path, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(path, ResyncChoice.RESYNC)
     world.tier("db.t")
     found = read_duckdb(lake.connection.load(path).metadata_location).select(["id", "name"]).sort_by("id")
     assert found.to_pylist() == [{"id": i, "name": f"ours {i}"} for i in (0, 1, 2, 5)]

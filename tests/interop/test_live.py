@@ -384,7 +384,7 @@ def test_a_table_whose_lake_and_log_do_not_join_is_refused_in_words(world: LiveW
     parts.upsert("db.a", rows(1))
     parts.tier("db.a")
     url = f"{world.url}/v1/live/namespaces/db/tables/a"
-    parts.coordinator.resync(path, ResyncChoice.RESYNC)
+    parts.coordinator.operations.resync(path, ResyncChoice.RESYNC)
     assert "its resync is not through yet" in httpx.get(url).json()["error"]["message"]
     parts.tier("db.a")
     assert count(world, "a") == 1

@@ -69,7 +69,7 @@ def test_rounds_and_compactions_into_nessie(lakeward: InProcessLakeward, nessie:
             assert isinstance(lakeward.compact(path), TableFinished)
             assert shown(nessie, path) == expected
             lakeward.restart()
-            lakeward.coordinator.read_lakes()  # a server does so in the background
+            lakeward.coordinator.lakes.read_unseen()  # a server does so in the background
     lakeward.upsert(path, rows(0, 3, "tail"))
     union = {r["id"]: r["v"] for r in lakeward.read(path).to_table().to_pylist()}
     assert union == {**expected, **dict.fromkeys(range(3), "tail")}

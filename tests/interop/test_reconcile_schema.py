@@ -122,5 +122,5 @@ def test_a_table_that_stopped_goes_on(lake: IcebergLakeStorage, tmp_path: Path) 
     world.tier("db.t")
     rows = world.read("db.t").to_table().sort_by("id").to_pylist()
     assert rows == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
-    assert world.coordinator.table_status(path).lake_rows == 2
+    assert world.coordinator.views.table(path).lake_rows == 2
     world.close()

@@ -116,7 +116,7 @@ def test_a_filter_on_the_time_leaves_files_of_other_days_out(world: LiveWorld) -
 
 def test_it_goes_on_after_a_resync_a_restart_and_a_lost_lake_table(world: LiveWorld) -> None:
     expected = keyed(world)
-    world.lakeward.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.lakeward.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     tier(world, "db.pk")
     assert seen(world, "db.pk", mode="lake") == expected
     world.lakeward.storage("").connection.catalog.drop_table(("db", "pk"))  # type: ignore[attr-defined]

@@ -245,7 +245,7 @@ class InProcessLakeward:
         return next(iter(wanted), None)
 
     def _take(self, wanted: Callable[[HandedOut], bool], **job: Any) -> list[HandedOut]:
-        self.coordinator.tick()
+        self.coordinator.schedule.tick()
         me = HeartbeatRequest(job=JOB, instance=self.instance, slots=SLOTS, **job)
         handed = self.coordinator.heartbeat(replace(me, room=SLOTS)).tables
         back = [

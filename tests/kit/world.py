@@ -113,7 +113,7 @@ class CoordinatorWorld:
         self.coordinator = self._open()
         self.federation = Federation(self.coordinator)
         if read_lakes:
-            self.coordinator.read_lakes()
+            self.coordinator.lakes.read_unseen()
 
     def create(
         self, name: str = "t", *, pk: bool = False, adopt: bool = False, buckets: int = 1, **properties: str

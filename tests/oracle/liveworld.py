@@ -86,7 +86,7 @@ class LiveWorld:
     def restart(self) -> None:
         self.live.close()
         self.lakeward.restart()
-        self.lakeward.coordinator.read_lakes()  # a server does so in the background; no round starts before
+        self.lakeward.coordinator.lakes.read_unseen()  # a server does so in the background; no round starts before
         self._open()
 
     def close(self) -> None:

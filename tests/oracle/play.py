@@ -158,7 +158,7 @@ class Play:
 
     def restart(self) -> None:
         self.world.restart()
-        self.world.coordinator.read_lakes()  # a server does so in the background; no round starts before
+        self.world.coordinator.lakes.read_unseen()  # a server does so in the background; no round starts before
 
     # ---- what must hold --------------------------------------------------------------------------------------------
     def check_union(self) -> None:

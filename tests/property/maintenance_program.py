@@ -135,7 +135,7 @@ class MaintainedProgram(Program):
 
     def _overtake(self, path: str) -> None:
         self.clock.advance(1_000)
-        self.world.coordinator.tick()
+        self.world.coordinator.schedule.tick()
         self._merge_one(path)
         self.remove_orphans()
 
@@ -160,7 +160,7 @@ class MaintainedProgram(Program):
 
         def overtake(path: str) -> None:
             self.clock.advance(1_000)
-            self.world.coordinator.tick()
+            self.world.coordinator.schedule.tick()
             self.world.tier(path)
             self._merge_one(path)
             self.remove_orphans()

@@ -150,7 +150,7 @@ class SchemaProgram:
             change = self._change(path)
         if self.random.random() < 0.3:
             self.world.restart()
-            self.world.coordinator.read_lakes()
+            self.world.coordinator.lakes.read_unseen()
         self.check(path)
         self.put(path)
         if self.random.random() < 0.5:

@@ -112,7 +112,7 @@ class ChangesProgram:
 
     def restart(self) -> None:
         self.world.restart()
-        self.world.coordinator.read_lakes()
+        self.world.coordinator.lakes.read_unseen()
 
     def cut(self) -> None:
         """Retention takes what every side has."""

@@ -166,9 +166,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
             elif what == "drop":
                 world.federation.drop(path)
             elif what == "pause":
-                world.coordinator.pause(path)
+                world.coordinator.operations.pause(path)
             elif what == "resume":
-                world.coordinator.resume(path)
+                world.coordinator.operations.resume(path)
             else:
                 changes = {
                     "alter": {"table.datalake.freshness": "30 s"},
@@ -190,7 +190,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float, jump: int) -> None:
         self.world.clock.advance(seconds)
         self.world.clock.jump(jump)
-        self.world.coordinator.tick()
+        self.world.coordinator.schedule.tick()
 
     @rule(lose_file=st.booleans(), late=st.booleans())
     def restart(self, lose_file: bool, late: bool) -> None:
@@ -201,7 +201,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for job, work in self._rounds() if late else ():
             if not work.landed:
                 self._plan(job, work)
-        self.world.coordinator.read_lakes()
+        self.world.coordinator.lakes.read_unseen()
         if lose_file:
             for _, work in self._rounds():
                 work.forgotten = True

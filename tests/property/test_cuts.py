@@ -123,7 +123,7 @@ class CutsProgram:
         raise AssertionError(f"no round of {path} in {name} took place")
 
     def _rounds(self) -> int:
-        self.world.coordinator.tick()
+        self.world.coordinator.schedule.tick()
         me = HeartbeatRequest(job=JOB, instance=self.world.instance, slots=2, room=2, kinds=(TIER, COMPACT))
         handed = self.world.coordinator.heartbeat(me).tables
         for one in handed:
@@ -138,7 +138,7 @@ class CutsProgram:
 
     def restart(self) -> None:
         self.world.restart()
-        self.world.coordinator.read_lakes()
+        self.world.coordinator.lakes.read_unseen()
 
     def settle(self) -> None:
         self.world.coordinator.upkeep.read_lakes()

@@ -165,11 +165,11 @@ class SidesProgram:
 
     def pause(self, name: SideName) -> None:
         for path in (PK, LOG) if name in self.present else ():
-            self.world.coordinator.pause(TablePath.parse(path), name)
+            self.world.coordinator.operations.pause(TablePath.parse(path), name)
 
     def resume(self, name: SideName) -> None:
         for path in (PK, LOG) if name in self.present else ():
-            self.world.coordinator.resume(TablePath.parse(path), name)
+            self.world.coordinator.operations.resume(TablePath.parse(path), name)
 
     def add(self, name: SideName) -> None:
         if name not in self.present:
@@ -188,11 +188,11 @@ class SidesProgram:
 
     def resync(self, name: SideName) -> None:
         if name in self.present:
-            self.world.coordinator.resync(TablePath.parse(PK), ResyncChoice.RESYNC, name)
+            self.world.coordinator.operations.resync(TablePath.parse(PK), ResyncChoice.RESYNC, name)
 
     def restart(self) -> None:
         self.world.restart()
-        self.world.coordinator.read_lakes()
+        self.world.coordinator.lakes.read_unseen()
 
 
 def play(steps: list[tuple[str, Any]], other: str) -> None:

@@ -176,7 +176,7 @@ class Program:
 
     def restart(self) -> None:
         self.world.restart()
-        self.world.coordinator.read_lakes()  # a server does so in the background; no round starts before
+        self.world.coordinator.lakes.read_unseen()  # a server does so in the background; no round starts before
 
     def compact(self) -> None:
         """Another engine rewrites all files, in another order."""

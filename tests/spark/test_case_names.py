@@ -53,7 +53,7 @@ def create_as_before(world: InProcessLakeward, columns: str) -> TableInfo:
     table = TableInfo(path=TablePath.parse(PATH), table_id=new_table_id(), descriptor=descriptor, created_at_ms=1)
     world.lake.catalog().create(table, adopt=False)
     world.store.create_table(table)
-    world.coordinator.register(table, new=True)
+    world.coordinator.registry.register(table, new=True)
     return table
 
 

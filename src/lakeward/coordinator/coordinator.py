@@ -22,8 +22,6 @@ from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.schedule.admission import Forecast
 from lakeward.coordinator.schedule.kind import Kind
 from lakeward.coordinator.schedule.schedule import Schedule
-from lakeward.coordinator.schedule.simulator import Budget
-from lakeward.coordinator.show.explain import explain
 from lakeward.coordinator.show.readplan import ReadPlans
 from lakeward.coordinator.show.status import StatusDesk
 from lakeward.coordinator.state.board import Board
@@ -31,12 +29,11 @@ from lakeward.coordinator.state.intents import BoardIntents
 from lakeward.coordinator.state.jobs import load_jobs
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.registry import Registry
-from lakeward.coordinator.state.statestore import DayCost, StateStore
+from lakeward.coordinator.state.statestore import StateStore
 from lakeward.coordinator.upkeep import Upkeep
 from lakeward.errors import TableNotFound
 from lakeward.model import (
     DEFAULT_SIDE,
-    TIER,
     Clock,
     Intent,
     LeaseId,
@@ -46,9 +43,7 @@ from lakeward.model import (
     SideName,
     SnapshotId,
     TableId,
-    TableInfo,
     TablePath,
-    WorkKind,
 )
 from lakeward.protocol.heartbeat import (
     CommitAnswer,
@@ -61,17 +56,10 @@ from lakeward.protocol.heartbeat import (
     LeaseVerdict,
 )
 from lakeward.protocol.operate import (
-    AdmissionAnswer,
-    AdmissionQuery,
-    CoordinatorStatus,
-    LedgerAnswer,
-    QueueEntry,
-    ResyncChoice,
     TierNowAnswer,
 )
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.tables import CutStatus
-from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi import CoordinatorClient, HotAdmin, LakeStorage
 
 ROUNDS_CHECKED = 1_000
@@ -205,21 +193,8 @@ class Coordinator(CoordinatorClient):
         return self.cuts.load_cut(name)
 
     # ---- tables, called by federation ----
-    def register(self, table: TableInfo, *, new: bool) -> None:
-        self.registry.register(table, new=new)
-
-    def altered(self, table: TableInfo) -> None:
-        self.registry.altered(table)
-
-    def dropped(self, path: TablePath) -> None:
-        self.registry.dropped(path)
-
-    def warnings(self, path: TablePath) -> tuple[str, ...]:
-        return self.views.warnings_of(path)
 
     # ---- ticks ----
-    def tick(self) -> None:
-        self.schedule.tick()
 
     def sides(self, path: TablePath, side: SideName | None = None) -> list[SideName]:
         """Sides of a table, in order; or the named one. Raises `TableNotFound`, `SideNotFound`."""
@@ -243,64 +218,12 @@ class Coordinator(CoordinatorClient):
         for side in list(record.sides.values()):
             self.lakes.refresh_figures(side)
 
-    def read_lakes(self) -> int:
-        """Reads the lake side of every table that was not read since start; returns how many answered."""
-        return sum(self.lakes.read(side) for side in self.lakes.unseen())
-
     # ---- for people --------------------------------------------------------------------------------------------------
-    def status(self) -> CoordinatorStatus:
-        return self.views.status()
-
-    def admission(self, query: AdmissionQuery, budget: Budget | None = None) -> AdmissionAnswer:
-        return self.forecast.answer(query, budget)
-
-    def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus:
-        return self.views.table(path, side)
-
-    def jobs(self) -> list[JobStatus]:
-        return self.views.jobs()
-
-    def rounds(
-        self,
-        path: TablePath | None = None,
-        limit: int = 100,
-        side: SideName | None = None,
-        kind: WorkKind | None = None,
-    ) -> list[RoundStatus]:
-        return self.views.rounds(path, limit, side, kind)
-
-    def costs(self, days: int) -> list[DayCost]:
-        """Cost of each table's work per day, newest first."""
-        with self.board.lock:
-            return self.board.store.load_costs(days)
-
-    def queue(self) -> list[QueueEntry]:
-        return self.views.queue()
 
     def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
-        return self.views.ledger(path, None, None, side).entries
-
-    def ledger_page(
-        self, path: TablePath, limit: int = 1_000, before: int | None = None, side: SideName | None = None
-    ) -> LedgerAnswer:
-        return self.views.ledger(path, limit, before, side)
-
-    def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
-        with self.board.lock:
-            lake_side = self.board.find(path, side)
-            last = next(iter(self.views.rounds(path, 1, lake_side.name, TIER)), None)
-            self.board.look(lake_side)  # what was written since the last tick waits too
-            return explain(lake_side, self.board.clock.now_ms(), last, self.views.is_served(lake_side))
+        return self.views.ledger_page(path, None, None, side).entries
 
     # ---- for operators -----------------------------------------------------------------------------------------------
-    def pause(self, path: TablePath, side: SideName | None = None) -> None:
-        self.operations.pause(path, side)
-
-    def resume(self, path: TablePath, side: SideName | None = None) -> None:
-        self.operations.resume(path, side)
-
-    def maintain_now(self, path: TablePath, side: SideName | None = None) -> None:
-        self.operations.maintain_now(path, side)
 
     def ask_now(self, path: TablePath, side: SideName | None = None) -> Asked:
         """Asks for a round of the named side, or of the first."""
@@ -316,8 +239,3 @@ class Coordinator(CoordinatorClient):
         if done is None:
             self.operations.check_limit(asked, self.operations.limit(limit_s))
         return done
-
-    def resync(
-        self, path: TablePath, choice: ResyncChoice, side: SideName | None = None, *, discard_newer: bool = False
-    ) -> None:
-        self.operations.resync(path, choice, side, discard_newer=discard_newer)

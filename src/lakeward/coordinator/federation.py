@@ -82,7 +82,7 @@ class Federation:
             if existing is not None:
                 if request.if_not_exists:
                     return TableAnswer(
-                        table=existing, created=False, warnings=self._coordinator.warnings(existing.path)
+                        table=existing, created=False, warnings=self._coordinator.views.warnings_of(existing.path)
                     )
                 raise TableAlreadyExists(table=str(request.path))
             if not request.adopt:
@@ -101,11 +101,13 @@ class Federation:
             elif request.adopt:
                 raise InvalidRequest(what=f"adopting {request.path}", reason="the lake is not enabled for this table")
             self._hot.create_table(table)
-            self._coordinator.register(table, new=not request.adopt)
+            self._coordinator.registry.register(table, new=not request.adopt)
         if request.adopt:
             self._coordinator.read_lake(table.path)
         warnings = warn_of_columns(descriptor.schema.columns) if lakes else ()
-        return TableAnswer(table=table, created=True, warnings=(*self._coordinator.warnings(table.path), *warnings))
+        return TableAnswer(
+            table=table, created=True, warnings=(*self._coordinator.views.warnings_of(table.path), *warnings)
+        )
 
     def _find(self, path: TablePath) -> TableInfo | None:
         try:
@@ -165,7 +167,7 @@ class Federation:
         for name, options in enabled(sides).items():
             self._enable_lake(table, name, options)
         self._coordinator.read_lake(path)
-        return TableAnswer(table=table, created=False, warnings=self._coordinator.warnings(path))
+        return TableAnswer(table=table, created=False, warnings=self._coordinator.views.warnings_of(path))
 
     def _adopt_foreign(self, path: TablePath, request: AdoptTable) -> TableAnswer:
         """After a crash in between the same call goes on. Raises `TableAlreadyExists`, and as `_foreign_table`."""
@@ -234,7 +236,7 @@ class Federation:
     def _publish(self, load: HotLoad, ends: Mapping[Bucket, int]) -> None:
         with self._lock:
             self._hot.publish_load(load, ends)
-            self._coordinator.register(load.table, new=False)
+            self._coordinator.registry.register(load.table, new=False)
         self._coordinator.read_lake(load.table.path)
 
     # ---- alter ----
@@ -268,7 +270,7 @@ class Federation:
                 self._enable_lake(after, name, options)
             self.sides.check_apart(after, enabled(wanted) if added else {})
             self._hot.alter_table(after)
-            self._coordinator.altered(after)
+            self._coordinator.registry.altered(after)
             if before.schema.schema_id != after.schema.schema_id:
                 self.sides.finish_evolve(after, kept)
         for name in added:
@@ -277,7 +279,10 @@ class Federation:
         warnings = warn_of_columns(new) if enabled(wanted) else ()
         late = self._warn_of_history(after, added, was)
         return TableAnswer(
-            table=after, created=False, warnings=(*self._coordinator.warnings(path), *warnings, *late), plan=plan
+            table=after,
+            created=False,
+            warnings=(*self._coordinator.views.warnings_of(path), *warnings, *late),
+            plan=plan,
         )
 
     def _check_last_side(self, table: TableInfo, change: AlterTable) -> None:
@@ -387,7 +392,7 @@ class Federation:
     def _resume_stopped(self, path: TablePath, name: SideName | None) -> None:
         side = self._board.find(path, name)
         if side.state in (TableState.FAILED, TableState.QUARANTINED):
-            self._coordinator.resume(path, side.name)
+            self._coordinator.operations.resume(path, side.name)
 
     def restore_lake(self, path: TablePath, side: SideName | None = None, *, anew: bool = False) -> LakeRestored:
         """Restores a dropped lake table from the files that are left; with `anew` and no files, creates an empty one,
@@ -411,7 +416,7 @@ class Federation:
             if source is None:
                 catalog.create(table)
         if source is None:
-            self._coordinator.resync(path, ResyncChoice.RESYNC, side)
+            self._coordinator.operations.resync(path, ResyncChoice.RESYNC, side)
         else:
             self._resume_stopped(path, side)
         return LakeRestored(path=path, source=source)
@@ -439,7 +444,7 @@ class Federation:
             own.drop()
             with lake_named(options.lake):
                 own.catalog.create(side_table(table, name))
-        self._coordinator.resync(path, ResyncChoice.RESYNC, name)
+        self._coordinator.operations.resync(path, ResyncChoice.RESYNC, name)
 
     # ---- drop ----
     def drop(self, path: TablePath, *, with_lake: bool = False) -> tuple[str, ...]:
@@ -458,7 +463,7 @@ class Federation:
             if table is None and not own:
                 raise TableNotFound(table=str(path))
             if table is not None:
-                self._coordinator.dropped(path)
+                self._coordinator.registry.dropped(path)
                 self._hot.drop_table(path)
             for lake_table in own:
                 lake_table.drop()

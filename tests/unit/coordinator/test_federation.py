@@ -157,7 +157,7 @@ def test_alter_goes_to_the_lake_first_and_keeps_fixed_things_fixed(world: Coordi
     ).table
     assert (after.schema.schema_id, after.schema.names) == (2, ("id", "v", "w"))
     world.lake.catalog().validate(after)
-    assert world.coordinator.table_status(PATH).freshness_ms == 7_000
+    assert world.coordinator.views.table(PATH).freshness_ms == 7_000
     for refused in (
         AlterTable(add_columns=({"name": "x", "type": "INT NOT NULL"},)),
         AlterTable(properties={"table.datalake.format": "iceberg"}),
@@ -172,7 +172,7 @@ def test_enabling_later_creates_the_lake_table_and_tiers_what_is_there(world: Co
     world.hot.append(PATH, 5)
     world.clock.advance(600)
     assert world.job().take() == []
-    assert world.coordinator.table_status(PATH).state is S.DISABLED
+    assert world.coordinator.views.table(PATH).state is S.DISABLED
     switch(world, True)
     run_round(world, 0, 5, "r1")
     assert world.coordinator.committed(PATH).offsets == OffsetMap({B0: 5})
@@ -201,12 +201,12 @@ def test_enabling_past_the_ttl_waits_for_a_choice_and_records_the_gap(world: Coo
     world.hot.append(PATH, 20)
     world.hot.truncate(PATH, B0, 12)
     switch(world, True)
-    status = world.coordinator.table_status(PATH)
+    status = world.coordinator.views.table(PATH)
     assert status.state is S.PAUSED
     assert "the lake ends at 5 and the log begins at 12; accept the gap" in (status.reason or "")
     with pytest.raises(TableBusy):
-        world.coordinator.resume(PATH)
-    world.coordinator.resync(PATH, ResyncChoice.GAP)
+        world.coordinator.operations.resume(PATH)
+    world.coordinator.operations.resync(PATH, ResyncChoice.GAP)
     world.clock.advance(1)
     job = world.job()
     (handed,) = job.take()
@@ -220,7 +220,7 @@ def test_enabling_past_the_ttl_waits_for_a_choice_and_records_the_gap(world: Coo
 def test_a_pk_table_cannot_have_a_gap(world: CoordinatorWorld) -> None:
     world.create(pk=True)
     with pytest.raises(InvalidRequest):
-        world.coordinator.resync(PATH, ResyncChoice.GAP)
+        world.coordinator.operations.resync(PATH, ResyncChoice.GAP)
 
 
 def test_a_restored_log_table_goes_on_above_the_lake_and_says_so(world: CoordinatorWorld) -> None:
@@ -240,7 +240,7 @@ def test_a_restored_pk_table_stops_for_a_resync(world: CoordinatorWorld) -> None
     run_round(world, 0, 10, "r1")
     world.hot.forget_rows(PATH, B0, 6)
     world.restart()
-    status = world.coordinator.table_status(PATH)
+    status = world.coordinator.views.table(PATH)
     assert status.state is S.PAUSED
     assert "load what is newer in the lake with `lakeward table resync db.t`" in (status.reason or "")
 
@@ -250,7 +250,7 @@ def test_a_restored_server_takes_no_writes_before_the_lake_has_answered(world: C
     world.set_options(restored=True)
     world.restart(read_lakes=False)
     assert PATH in world.hot.paused
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     assert PATH not in world.hot.paused
 
 
@@ -272,9 +272,9 @@ def test_a_catalog_from_an_older_copy_stops_the_writes_until_the_lake_is_read(wo
     world.lake = FailingLake(LakeMetadataGone(table=str(PATH), file="file:///old"))  # type: ignore[assignment]
     world.restart()
     assert "lakeward server --restored" in world.hot.paused[PATH]
-    assert "lakeward server --restored" in (world.coordinator.table_status(PATH).reason or "")
+    assert "lakeward server --restored" in (world.coordinator.views.table(PATH).reason or "")
     world.lake = lake
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     assert PATH not in world.hot.paused
 
 
@@ -284,13 +284,13 @@ def test_a_lake_that_does_not_answer_is_reported_and_the_hot_store_works_on(worl
     lake = world.lake
     world.lake = FailingLake(LakeUnavailable(lake="memory", what="call", reason="nobody is there"))  # type: ignore[assignment]
     world.restart()
-    assert "does not answer" in world.coordinator.status().lakes["memory"]
-    assert "does not answer" in (world.coordinator.table_status(PATH).reason or "")
+    assert "does not answer" in world.coordinator.views.status().lakes["memory"]
+    assert "does not answer" in (world.coordinator.views.table(PATH).reason or "")
     world.hot.append(PATH, 3)
     world.lake = lake
     world.coordinator.upkeep.run()
     world.coordinator.upkeep.read_lakes()
-    assert world.coordinator.status().lakes["memory"] == ""
+    assert world.coordinator.views.status().lakes["memory"] == ""
     world.clock.advance(200)
     assert len(world.job().take()) == 1
 

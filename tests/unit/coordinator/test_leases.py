@@ -48,10 +48,10 @@ def test_a_silent_job_loses_its_table_after_the_lease_without_a_failure(world: C
     world.create()
     table = start_round(world, world.job())
     world.clock.advance(119)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     assert check(world, table), "a check is a sign of life"
     world.clock.advance(121)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     record = world.coordinator.board.find(PATH)
     assert (record.state, record.tier.epoch, record.tier.failures) == (S.PENDING, table.epoch + 1, 0)
     (verdict,) = world.job().work(table).verdicts
@@ -83,7 +83,7 @@ def test_a_job_is_not_handed_a_side_whose_old_round_it_still_has(world: Coordina
     for number in range(60):
         world.hot.append(PATH, 1)
         world.clock.advance(chance.choice((0.2, 30, 121)))
-        world.coordinator.tick()
+        world.coordinator.schedule.tick()
         who = chance.choice((job, job, other))
         if who is other:
             for table in other.beat(room=1).tables:
@@ -105,7 +105,7 @@ def test_leases_do_not_notice_the_wall_clock(world: CoordinatorWorld) -> None:
     world.create()
     table = start_round(world, world.job())
     world.clock.jump(86_400)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     assert check(world, table)
 
 
@@ -115,7 +115,7 @@ def test_a_restart_keeps_leases_with_a_full_period_of_grace(world: CoordinatorWo
     world.clock.advance(110)
     world.restart()
     world.clock.advance(110)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     assert check(world, table)
     assert [v.verdict for v in world.job().finish(table).verdicts] == [Verdict.OK]
 
@@ -149,7 +149,7 @@ def test_no_table_is_queued_before_its_lake_was_read(world: CoordinatorWorld) ->
     world.clock.advance(600)
     world.restart(lose_file=True, read_lakes=False)
     assert world.job().take() == []
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     world.clock.advance(1)
     assert len(world.job().take()) == 1
 
@@ -161,7 +161,7 @@ def test_a_clean_leave_gives_back_at_once(world: CoordinatorWorld) -> None:
     job.beat(leaving=True)
     (again,) = world.job("other").take()
     assert again.epoch == table.epoch + 1
-    assert not world.coordinator.status().jobs[0].live
+    assert not world.coordinator.views.status().jobs[0].live
 
 
 def test_planning_counts_against_no_limit(world: CoordinatorWorld) -> None:
@@ -215,10 +215,10 @@ def test_failures_back_off_and_end_in_quarantine_until_resumed(world: Coordinato
         job.fail(tables[0])
     assert waits[0] <= 1
     assert 5 <= waits[1] < waits[2]
-    status = world.coordinator.table_status(PATH)
+    status = world.coordinator.views.table(PATH)
     assert (status.state, status.failures) == (S.QUARANTINED, 3)
     assert status.reason == "3 rounds failed in a row, the last one: lake-unavailable happened"
-    world.coordinator.resume(PATH)
+    world.coordinator.operations.resume(PATH)
     world.clock.advance(1)
     assert len(job.take()) == 1
 
@@ -257,13 +257,13 @@ def test_a_job_without_the_plugin_of_a_lake_never_gets_its_tables(world: Coordin
     world.clock.advance(600)
     without = world.job("without")
     assert without.beat(room=4, formats=("iceberg", "delta")).tables == ()
-    assert not world.coordinator.table_status(PATH).served
-    (warning,) = world.coordinator.warnings(PATH)
+    assert not world.coordinator.views.table(PATH).served
+    (warning,) = world.coordinator.views.warnings_of(PATH)
     assert "no live job with a plugin for memory serves pool 'default'" in warning
     assert without.beat(room=4, formats=("iceberg", "delta")).tables == ()
     (handed,) = world.job("with").beat(room=4, formats=("iceberg", "memory")).tables
     assert handed.path == PATH
-    assert world.coordinator.table_status(PATH).served
+    assert world.coordinator.views.table(PATH).served
 
 
 def test_a_job_of_an_older_version_does_not_say_and_gets_all(world: CoordinatorWorld) -> None:
@@ -284,7 +284,7 @@ def test_expected_jobs_and_unserved_pools_are_named(world: CoordinatorWorld) -> 
     answer = world.create(table__datalake__pool="night")
     assert "no live job serves pool 'night'" in answer.warnings[0]
     world.job().beat()
-    status = world.coordinator.status()
+    status = world.coordinator.views.status()
     assert (status.jobs_missing, status.pools_unserved) == (("night",), ("night",))
     assert [(j.name, j.live, j.expected) for j in status.jobs] == [("job", True, True), ("night", False, True)]
 
@@ -292,12 +292,12 @@ def test_expected_jobs_and_unserved_pools_are_named(world: CoordinatorWorld) -> 
 def test_a_wall_clock_set_back_stops_neither_rows_nor_retries(world: CoordinatorWorld) -> None:
     world.create(table__datalake__freshness="20 s")
     world.hot.append(PATH)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     world.clock.jump(-3_600)
     job = world.job()
     world.clock.advance(19)
     (table,) = job.take()
-    assert world.coordinator.table_status(PATH).lag_ms == 19_000
+    assert world.coordinator.views.table(PATH).lag_ms == 19_000
     job.fail(table)
     world.clock.jump(-3_600)
     world.clock.advance(2)
@@ -308,7 +308,7 @@ def test_an_asked_for_table_is_handed_out_with_the_first_beat(world: Coordinator
     world.create()
     world.hot.append(PATH)
     world.coordinator.ask_now(PATH)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     assert len(world.job(slots=1).take(1)) == 1
 
 
@@ -316,9 +316,9 @@ def test_missed_heartbeats_are_counted_long_before_the_lease_ends(tmp_path: Path
     world = CoordinatorWorld(tmp_path)
     world.job().beat()
     world.clock.advance(3.5 * world.coordinator.board.options.beat_s)
-    (job,) = world.coordinator.jobs()
+    (job,) = world.coordinator.views.jobs()
     assert (job.live, job.beats_missed) == (True, 3)
     world.job().beat(leaving=True)
     world.clock.advance(600)
-    (job,) = world.coordinator.jobs()
+    (job,) = world.coordinator.views.jobs()
     assert (job.live, job.beats_missed) == (False, 0)

@@ -34,8 +34,8 @@ def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorl
     world.clock.advance(200)
     job = world.job()
     (table,) = job.take()
-    world.coordinator.pause(PATH)
-    world.coordinator.pause(PATH)
+    world.coordinator.operations.pause(PATH)
+    world.coordinator.operations.pause(PATH)
     assert [v.verdict for v in job.work(table).verdicts] == [Verdict.PAUSED]
     with pytest.raises(LakeBehind):
         job.commit(table, 0, 3, "r1")
@@ -44,14 +44,14 @@ def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorl
     world.hot.append(PATH, 3)
     world.clock.advance(600)
     assert job.take() == []
-    world.coordinator.resume(PATH)
+    world.coordinator.operations.resume(PATH)
     world.clock.advance(1)
     assert len(job.take()) == 1
 
 
 def test_a_compaction_of_a_table_that_stands_or_is_not_here_is_refused_in_words(world: CoordinatorWorld) -> None:
     with pytest.raises(TableNotFound, match=r"no table db\.t; `lakeward table list` shows"):
-        world.coordinator.maintain_now(PATH)
+        world.coordinator.operations.maintain_now(PATH)
     world.set_options(quarantine_after=1)
     world.create()
     world.hot.append(PATH)
@@ -60,14 +60,14 @@ def test_a_compaction_of_a_table_that_stands_or_is_not_here_is_refused_in_words(
     (handed,) = job.take()
     job.fail(handed)
     with pytest.raises(TableBusy, match=r"quarantined: 1 rounds failed .*; `lakeward resume db\.t` ends that"):
-        world.coordinator.maintain_now(PATH)
-    world.coordinator.resume(PATH)
-    world.coordinator.maintain_now(PATH)
-    world.coordinator.pause(PATH)
+        world.coordinator.operations.maintain_now(PATH)
+    world.coordinator.operations.resume(PATH)
+    world.coordinator.operations.maintain_now(PATH)
+    world.coordinator.operations.pause(PATH)
     with pytest.raises(
         TableBusy, match=r"table db\.t.*: it is paused: paused by call; `lakeward resume db\.t` ends that"
     ):
-        world.coordinator.maintain_now(PATH)
+        world.coordinator.operations.maintain_now(PATH)
 
 
 def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) -> None:
@@ -121,7 +121,7 @@ def test_tier_now_outlives_one_round_that_could_not_reach_the_lake(world: Coordi
 
 def test_tier_now_waits_for_a_resync_that_was_asked_for(world: CoordinatorWorld) -> None:
     world.create()
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     asked = world.coordinator.ask_now(PATH)
     assert world.coordinator.check_asked(asked) is None
     assert [handed.resync for handed in world.job().take()] == [True]
@@ -136,22 +136,22 @@ def test_tier_now_ends_at_its_limit_and_refuses_what_stands(world: CoordinatorWo
     with pytest.raises(TimedOut) as caught:
         world.coordinator.check_asked(asked, 10)
     assert "3 rows wait" in caught.value.state
-    world.coordinator.pause(PATH)
+    world.coordinator.operations.pause(PATH)
     with pytest.raises(TableBusy):
         world.coordinator.ask_now(PATH)
 
 
 def test_lag_is_explained_part_by_part(world: CoordinatorWorld) -> None:
     world.create(table__datalake__freshness="100 s")
-    assert world.coordinator.explain(PATH).lag_ms == 0
+    assert world.coordinator.views.explain(PATH).lag_ms == 0
     world.hot.append(PATH, 3)
     world.clock.advance(90)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     world.clock.advance(5)
     job = world.job()
     (table,) = job.take()
     world.clock.advance(7)
-    shown = world.coordinator.explain(PATH)
+    shown = world.coordinator.views.explain(PATH)
     assert (shown.lag_ms, {k: shown.parts_ms[k] for k in ("not_due", "queue", "round")}) == (
         102_000,
         {"not_due": 90_000, "queue": 5_000, "round": 7_000},
@@ -159,9 +159,9 @@ def test_lag_is_explained_part_by_part(world: CoordinatorWorld) -> None:
     assert "a round of job job has run for 7.0 s" in shown.words
     job.commit(table, 0, 3, "r1")
     job.finish(table, "r1", rows=3)
-    (last,) = world.coordinator.rounds(PATH)
+    (last,) = world.coordinator.views.rounds(PATH)
     assert (last.outcome, last.rows, last.phases.wait_s) == ("done", 3, 5.0)
-    assert world.coordinator.table_status(PATH).misses == 0
+    assert world.coordinator.views.table(PATH).misses == 0
 
 
 def test_a_commit_that_nobody_answers_is_the_reason_that_people_see(world: CoordinatorWorld) -> None:
@@ -172,33 +172,33 @@ def test_a_commit_that_nobody_answers_is_the_reason_that_people_see(world: Coord
     (table,) = job.take()
     in_work = TableInWork(table_id=table.table_id, epoch=table.epoch, progress=Progress(trouble="no answer"))
     job.beat(tiering=(in_work,))
-    assert "goes on once this is over: no answer" in world.coordinator.explain(PATH).words
-    assert world.coordinator.table_status(PATH).reason == "no answer"
+    assert "goes on once this is over: no answer" in world.coordinator.views.explain(PATH).words
+    assert world.coordinator.views.table(PATH).reason == "no answer"
     job.beat(tiering=(replace(in_work, progress=Progress()),))
-    assert world.coordinator.table_status(PATH).reason is None
+    assert world.coordinator.views.table(PATH).reason is None
     with pytest.raises(InvalidRequest, match="at most 1000 characters"):
         Progress(trouble="x" * 1_001)
 
 
 def test_what_was_written_since_the_last_tick_waits_too(world: CoordinatorWorld) -> None:
     world.create()
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     world.hot.append(PATH, 3)
-    assert world.coordinator.explain(PATH).words.startswith("3 rows wait")
+    assert world.coordinator.views.explain(PATH).words.startswith("3 rows wait")
 
 
 def test_rows_that_wait_for_a_paused_table_are_its_lag(world: CoordinatorWorld) -> None:
     world.create(table__datalake__freshness="10 s")
-    world.coordinator.pause(PATH)
-    world.coordinator.tick()
+    world.coordinator.operations.pause(PATH)
+    world.coordinator.schedule.tick()
     world.hot.append(PATH)
     world.clock.advance(1)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     world.clock.advance(20)
-    status = world.coordinator.table_status(PATH)
+    status = world.coordinator.views.table(PATH)
     assert (status.state, status.waiting_rows) == (S.PAUSED, 1)
     assert status.lag_ms >= 20_000
-    assert world.coordinator.explain(PATH).words.startswith("1 row waits; the table is paused")
+    assert world.coordinator.views.explain(PATH).words.startswith("1 row waits; the table is paused")
     assert world.job().take() == []
 
 
@@ -209,23 +209,23 @@ def test_a_passed_deadline_counts_once(world: CoordinatorWorld) -> None:
     (table,) = world.job().take()
     for _ in range(3):
         world.clock.advance(2)
-        world.coordinator.tick()
-    assert world.coordinator.table_status(PATH).misses == 1
+        world.coordinator.schedule.tick()
+    assert world.coordinator.views.table(PATH).misses == 1
     assert table.deadline_at_ms is not None
 
 
 def test_admission_names_who_breaks_and_how_many_slots_would_do(world: CoordinatorWorld) -> None:
     names = [f"db.t{n}" for n in range(6)]
     query = AdmissionQuery(slots=1, freshness_ms=dict.fromkeys(names, 60_000), round_ms=dict.fromkeys(names, 20_000))
-    answer = world.coordinator.admission(query)
+    answer = world.coordinator.forecast.answer(query)
     assert not answer.feasible
     assert answer.utilisation == pytest.approx(3.0)
     assert answer.slots_needed in (3, 4, 5, 6)
-    enough = world.coordinator.admission(
+    enough = world.coordinator.forecast.answer(
         AdmissionQuery(slots=answer.slots_needed, freshness_ms=query.freshness_ms, round_ms=query.round_ms)
     )
     assert enough.feasible
-    alone = world.coordinator.admission(
+    alone = world.coordinator.forecast.answer(
         AdmissionQuery(slots=9, freshness_ms={"db.x": 10_000}, round_ms={"db.x": 8_000})
     )
     assert not alone.feasible
@@ -237,22 +237,22 @@ def test_admission_of_hundreds_of_late_tables_ends_with_its_budget_and_says_so(w
     names = [f"db.t{n}" for n in range(300)]
     query = AdmissionQuery(slots=4, freshness_ms=dict.fromkeys(names, 15_000), round_ms=dict.fromkeys(names, 900))
     seconds = itertools.count()
-    answer = world.coordinator.admission(query, Budget(20, lambda: float(next(seconds))))
+    answer = world.coordinator.forecast.answer(query, Budget(20, lambda: float(next(seconds))))
     assert (answer.complete, answer.slots_needed) == (False, None)
     assert "a partial answer: the time for it was over after" in answer.words
     assert "more slots do not help" not in answer.words
     assert 0 < answer.simulated_ms < 45_000
     cancelled = Budget(1_000, lambda: 0.0)
     cancelled.cancel()
-    unanswered = world.coordinator.admission(query, cancelled)
+    unanswered = world.coordinator.forecast.answer(query, cancelled)
     assert (unanswered.complete, unanswered.simulated_ms) == (False, 0)
     assert "no table was late in the part that was simulated" in unanswered.words
 
 
 def test_admission_counts_no_table_that_never_had_a_round(world: CoordinatorWorld) -> None:
     world.create()
-    assert world.coordinator.admission(AdmissionQuery(slots=1)).rows == ()
-    asked = world.coordinator.admission(AdmissionQuery(slots=1, freshness_ms={str(PATH): 60_000}))
+    assert world.coordinator.forecast.answer(AdmissionQuery(slots=1)).rows == ()
+    asked = world.coordinator.forecast.answer(AdmissionQuery(slots=1, freshness_ms={str(PATH): 60_000}))
     assert [r.table for r in asked.rows] == [str(PATH)]
     info = world.hot.load_table(PATH)
     world.hot.append(PATH)
@@ -263,7 +263,7 @@ def test_admission_counts_no_table_that_never_had_a_round(world: CoordinatorWorl
     world.commit_to_lake(info, 1, round_id=RoundId("r1"))
     job.commit(handed, 0, 1, "r1")
     job.finish(handed, "r1")
-    assert [r.table for r in world.coordinator.admission(AdmissionQuery(slots=1)).rows] == [str(PATH)]
+    assert [r.table for r in world.coordinator.forecast.answer(AdmissionQuery(slots=1)).rows] == [str(PATH)]
 
 
 def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: CoordinatorWorld) -> None:
@@ -347,12 +347,12 @@ def test_orphans_go_after_the_grace_behind_a_fence_and_not_under_a_lease(world: 
     world.clock.advance(200)
     (held,) = world.job().take()
     world.coordinator.upkeep.remove_orphans()
-    assert world.coordinator.status().figures["orphanFilesRemoved"] == 0, (
+    assert world.coordinator.views.status().figures["orphanFilesRemoved"] == 0, (
         "a round holds the table: no fence, no deletion"
     )
     world.job().finish(held, None)
     world.coordinator.upkeep.remove_orphans()
-    figures = world.coordinator.status().figures
+    figures = world.coordinator.views.status().figures
     assert figures["orphanFilesRemoved"] == 1
     assert figures["orphanBytesReclaimed"] > 0
     after = world.lake.open_reader(table).load_base()
@@ -395,6 +395,6 @@ def test_state_stays_small(world: CoordinatorWorld) -> None:
         job.finish(table, f"r{n}")
     world.clock.advance(8 * 86_400)
     world.coordinator.upkeep.run()
-    assert len(world.coordinator.rounds()) == 5
+    assert len(world.coordinator.views.rounds()) == 5
     (entry,) = world.coordinator.ledger(PATH)
     assert (str(entry.range), entry.rows) == ("[0, 12)", 12)

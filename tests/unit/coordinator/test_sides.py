@@ -64,7 +64,7 @@ def alter(world: CoordinatorWorld, **properties: str | None) -> tuple[str, ...]:
 
 
 def state(world: CoordinatorWorld, side: SideName) -> TableState:
-    return world.coordinator.table_status(PATH, side).state
+    return world.coordinator.views.table(PATH, side).state
 
 
 def run_round(world: CoordinatorWorld, job: ScriptedJob, handed: HandedOut, start: int, stop: int) -> None:
@@ -95,7 +95,7 @@ def test_each_side_has_rounds_ledger_and_offsets_of_its_own(world: CoordinatorWo
     assert [e.side for e in coordinator.ledger(PATH, FINANCE)] == [FINANCE]
     assert not coordinator.ledger(PATH)
     assert (state(world, FINANCE), state(world, DEFAULT_SIDE)) == (TableState.SCHEDULED, TableState.TIERING)
-    assert [t.side for t in coordinator.status().tables] == [DEFAULT_SIDE, FINANCE]
+    assert [t.side for t in coordinator.views.status().tables] == [DEFAULT_SIDE, FINANCE]
     assert {s.name for s in world.coordinator.views.side_figures() if s.table_id == table.table_id} == {
         DEFAULT_SIDE,
         FINANCE,
@@ -130,11 +130,11 @@ def test_all_sides_are_asked_for_at_once_or_none_is(world: CoordinatorWorld) -> 
     world.create(table__datalake__lakes=BOTH)
     job = world.job(slots=4)
     world.hot.append(PATH, 10)
-    world.coordinator.pause(PATH, FINANCE)
+    world.coordinator.operations.pause(PATH, FINANCE)
     with pytest.raises(TableBusy, match=r"paused"):
         world.coordinator.ask_all_now(PATH)
     assert reading(job) == {}
-    world.coordinator.resume(PATH, FINANCE)
+    world.coordinator.operations.resume(PATH, FINANCE)
     assert len(world.coordinator.ask_all_now(PATH)) == 2
     handed = reading(job)
     assert {side: h.reads_with for side, h in handed.items()} == {DEFAULT_SIDE: (FINANCE,), FINANCE: (DEFAULT_SIDE,)}
@@ -179,19 +179,19 @@ def test_a_side_that_failed_reads_for_itself(world: CoordinatorWorld) -> None:
 def test_a_side_that_fails_or_stands_holds_up_no_other(world: CoordinatorWorld) -> None:
     world.create(table__datalake__lakes=BOTH)
     job = world.job()
-    world.coordinator.pause(PATH, FINANCE)
+    world.coordinator.operations.pause(PATH, FINANCE)
     for turn in range(1, 4):
         world.hot.append(PATH, 10)
         (handed,) = due(world, job).values()
         assert handed.side == DEFAULT_SIDE
         run_round(world, job, handed, 10 * turn - 10, 10 * turn)
-    world.coordinator.resume(PATH, FINANCE)
-    world.coordinator.pause(PATH, DEFAULT_SIDE)
+    world.coordinator.operations.resume(PATH, FINANCE)
+    world.coordinator.operations.pause(PATH, DEFAULT_SIDE)
     for _ in range(world.options.quarantine_after):
         world.clock.advance(1_000)
         job.fail(due(world, job)[FINANCE])
     assert state(world, FINANCE) is TableState.QUARANTINED
-    world.coordinator.resume(PATH, DEFAULT_SIDE)
+    world.coordinator.operations.resume(PATH, DEFAULT_SIDE)
     world.hot.append(PATH, 10)
     assert set(due(world, job)) == {DEFAULT_SIDE}
 
@@ -205,7 +205,7 @@ def test_what_is_advised_is_about_the_side_that_failed(world: CoordinatorWorld) 
     for table in job.take(3):
         lake_table = f"{PATH}__changelog" if table.side.content is Content.CHANGELOG else str(PATH)
         job.fail(table, words=str(LakeTableGone(table=lake_table)))
-    said = {status.side: status.reason or "" for status in world.coordinator.status().tables}
+    said = {status.side: status.reason or "" for status in world.coordinator.views.status().tables}
     assert len(said) == 3
     for side, words in said.items():
         assert f"`lakeward table restore-lake {PATH} --lake {side}` puts it back" in words
@@ -218,7 +218,7 @@ def test_the_log_waits_for_the_slowest_side_that_is_on(world: CoordinatorWorld) 
     run_round(world, job, handed[DEFAULT_SIDE], 0, 10)
     world.coordinator.read_lake(PATH)
     assert guard.lake_offset(table.table_id, B0) is None
-    world.coordinator.pause(PATH, FINANCE)
+    world.coordinator.operations.pause(PATH, FINANCE)
     assert guard.lake_offset(table.table_id, B0) is None
     alter(world, table__datalake__lakes="default")
     assert guard.lake_offset(table.table_id, B0) == 10
@@ -242,11 +242,11 @@ def test_a_side_is_added_and_removed_while_rows_come_in(world: CoordinatorWorld)
     assert told.verdict is Verdict.DROPPED
     assert FINANCE not in {side.name for side, _, _ in world.coordinator.board.leased()}
     with pytest.raises(SideNotFound, match="finance"):
-        world.coordinator.table_status(PATH, FINANCE)
+        world.coordinator.views.table(PATH, FINANCE)
     world.restart()
     assert list(world.coordinator.board.find_table(PATH).sides) == [DEFAULT_SIDE]
     alter(world, table__datalake__lakes=BOTH)
-    again = world.coordinator.table_status(PATH, FINANCE)
+    again = world.coordinator.views.table(PATH, FINANCE)
     assert world.coordinator.committed(PATH, FINANCE).offsets == OffsetMap({B0: 15})
     assert (again.state, again.epoch >= taken_away.epoch) == (TableState.SCHEDULED, True)
     assert world.coordinator.ledger(PATH, FINANCE)[0].range.stop == 15
@@ -267,13 +267,13 @@ def test_a_side_that_was_away_past_the_ttl_waits_for_an_operator(world: Coordina
     world.hot.truncate(PATH, B0, 15)
     warnings = alter(world, table__datalake__lakes=BOTH)
     assert any("older rows of db.t are in default alone" in w for w in warnings)
-    stopped = world.coordinator.table_status(PATH, FINANCE)
+    stopped = world.coordinator.views.table(PATH, FINANCE)
     assert stopped.state is TableState.PAUSED
     assert "lakeward table resync db.t --lake finance" in (stopped.reason or "")
     assert state(world, DEFAULT_SIDE) is TableState.SCHEDULED
     with pytest.raises(TableBusy):
-        world.coordinator.resume(PATH, FINANCE)
-    world.coordinator.resync(PATH, ResyncChoice.GAP, FINANCE)
+        world.coordinator.operations.resume(PATH, FINANCE)
+    world.coordinator.operations.resync(PATH, ResyncChoice.GAP, FINANCE)
     run_round(world, job, due(world, job)[FINANCE], 15, 20)
     assert world.coordinator.committed(PATH, FINANCE).generation == 1
     assert world.coordinator.committed(PATH, DEFAULT_SIDE).generation == 0
@@ -295,7 +295,7 @@ def test_readers_get_the_side_that_is_furthest_and_none_that_lacks_rows(world: C
     alter(world, table__datalake__lakes="default")
     world.hot.truncate(PATH, B0, 15)
     alter(world, table__datalake__lakes=BOTH)
-    world.coordinator.resync(PATH, ResyncChoice.GAP, FINANCE)
+    world.coordinator.operations.resync(PATH, ResyncChoice.GAP, FINANCE)
     world.hot.append(PATH, 10)
     run_round(world, job, due(world, job)[FINANCE], 15, 30)
     assert plan(PATH).side == DEFAULT_SIDE
@@ -409,8 +409,8 @@ def test_a_lake_that_does_not_answer_is_called_by_its_name(world: CoordinatorWor
     with pytest.raises(LakeUnavailable, match="lake finance does not answer"):
         alter(world, memory__x="1")
     world.restart()
-    assert world.coordinator.status().lakes["finance"].startswith("lake finance does not answer")
-    assert "lake finance does not answer" in (world.coordinator.table_status(PATH, FINANCE).reason or "")
+    assert world.coordinator.views.status().lakes["finance"].startswith("lake finance does not answer")
+    assert "lake finance does not answer" in (world.coordinator.views.table(PATH, FINANCE).reason or "")
 
 
 def memory_table(lake: LakeStorage) -> MemoryTable:
@@ -428,12 +428,12 @@ def test_what_a_lake_and_a_side_say_of_themselves_counts_there_alone(world: Coor
     )
     world.set_options(lakes={**world.options.lakes, "finance": finance})
     world.create(table__datalake__lakes=BOTH)
-    shown = {t.side: t for t in world.coordinator.status().tables}
+    shown = {t.side: t for t in world.coordinator.views.status().tables}
     assert (shown[FINANCE].freshness_ms, shown[FINANCE].pool) == (3_600_000, "slow")
     assert (shown[DEFAULT_SIDE].freshness_ms, shown[DEFAULT_SIDE].pool) == (180_000, "default")
     alter(world, table__datalake__lakes__finance__freshness="2 h")
-    assert world.coordinator.table_status(PATH, FINANCE).freshness_ms == 7_200_000
-    assert world.coordinator.table_status(PATH).freshness_ms == 180_000
+    assert world.coordinator.views.table(PATH, FINANCE).freshness_ms == 7_200_000
+    assert world.coordinator.views.table(PATH).freshness_ms == 180_000
 
 
 def test_columns_and_properties_go_to_every_side(world: CoordinatorWorld) -> None:
@@ -489,12 +489,12 @@ def test_a_new_table_keeps_the_servers_default_lake(tmp_path: Path) -> None:
     world.set_options(lakes={**only, "default": world.options.lakes["default"]})
     made = world.create().table
     assert made.descriptor.properties["table.datalake.lakes"] == "finance"
-    assert world.coordinator.table_status(PATH).side == FINANCE
-    assert world.coordinator.table_status(old.path).side == DEFAULT_SIDE
+    assert world.coordinator.views.table(PATH).side == FINANCE
+    assert world.coordinator.views.table(old.path).side == DEFAULT_SIDE
     with pytest.raises(InvalidConfig, match=r'table db\.old is in lake default, .* needs: datalake\.format = "memory"'):
         world.set_options(lakes=only)
     world.set_options(lakes=only, config=Config([Setting("datalake.enabled", "false", "argument")]))
-    cut_off = world.coordinator.table_status(old.path)
+    cut_off = world.coordinator.views.table(old.path)
     assert cut_off.state is TableState.DISABLED
     assert "datalake.enabled = false" in cut_off.blocked
     assert world.coordinator.retention.lake_enabled(old.table_id), "its log is kept"

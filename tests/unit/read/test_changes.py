@@ -116,9 +116,9 @@ def test_a_changelog_that_was_off_for_too_long_says_its_gap(world: InProcessLake
     start = cut_log(world, clock, PATH)
     assert start > len(expected)
     world.federation.alter(path, AlterTable(properties=dict(ON)))
-    status = world.coordinator.table_status(path, CHANGES)
+    status = world.coordinator.views.table(path, CHANGES)
     assert f"the lake ends at {len(expected)} and the log begins at {start}" in str(status.reason)
-    world.coordinator.resync(path, ResyncChoice.GAP, CHANGES)
+    world.coordinator.operations.resync(path, ResyncChoice.GAP, CHANGES)
     world.tier(PATH, CHANGES)
     with pytest.raises(HistoryGone) as gone:
         seen(world, OffsetMap({B0: 0}))

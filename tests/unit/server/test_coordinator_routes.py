@@ -505,7 +505,7 @@ def test_messages_with_anything_in_any_field_are_taken_or_refused(world: Coordin
             assert answer.status_code < 500, (route, body, answer.text)
     assert door.ask("GET", routes.STATUS).status_code == door.ask("GET", routes.ROUNDS).status_code == 200
     world.restart()
-    assert world.coordinator.status().warnings == ()
+    assert world.coordinator.views.status().warnings == ()
 
 
 def test_a_token_has_so_many_reads_under_way(services: Services, world: CoordinatorWorld) -> None:

@@ -152,6 +152,10 @@ class Lakes:
             rows = [s for s in self._board.sides() if not s.lake_seen and s.options.enabled]
         return sorted(rows, key=lambda r: r.last_tiered_at_ms or 0)
 
+    def read_unseen(self) -> int:
+        """Reads the lake of every side that was not read since start; returns how many answered."""
+        return sum(self.read(side) for side in self.unseen())
+
     def unconfirmed(self) -> list[LakeSide]:
         """Sides with reported offsets that retention may not use yet."""
         now, every = self._board.clock.monotonic(), self._board.options.confirm_s

@@ -13,14 +13,16 @@ from lakeward.coordinator.lake.adoption import status_of
 from lakeward.coordinator.lake.lakes import Lakes
 from lakeward.coordinator.options import DEFAULT_POOL
 from lakeward.coordinator.schedule.schedule import BREATH_S, Schedule
+from lakeward.coordinator.show.explain import explain
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.statestore import DayCost
 from lakeward.coordinator.state.work import Lease, RoundTotals, Work
-from lakeward.model import Bucket, InstanceId, JobName, SideId, SideName, TablePath, TableState, WorkKind
+from lakeward.model import TIER, Bucket, InstanceId, JobName, SideId, SideName, TablePath, TableState, WorkKind
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry
-from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus
+from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus, WorkStatus
 
 _S = TableState
 T = TypeVar("T")
@@ -205,8 +207,22 @@ class StatusDesk:
             listed = [r for side in shown_sides for r in store.load_rounds(side.id, kind, limit=limit)]
         return sorted(listed, key=lambda r: -r.ended_at_ms)[:limit] if len(shown_sides) > 1 else listed
 
-    def ledger(self, path: TablePath, limit: int | None, before: int | None, name: SideName | None) -> LedgerAnswer:
-        """No limit: all of it."""
+    def explain(self, path: TablePath, name: SideName | None = None) -> LagExplanation:
+        with self._board.lock:
+            side = self._board.find(path, name)
+            last = next(iter(self.rounds(path, 1, side.name, TIER)), None)
+            self._board.look(side)  # rows written since the last tick wait too
+            return explain(side, self._board.clock.now_ms(), last, self.is_served(side))
+
+    def costs(self, days: int) -> list[DayCost]:
+        """Cost of each table's work per day, newest first."""
+        with self._board.lock:
+            return self._board.store.load_costs(days)
+
+    def ledger_page(
+        self, path: TablePath, limit: int | None = 1_000, before: int | None = None, name: SideName | None = None
+    ) -> LedgerAnswer:
+        """`limit` None: all entries."""
         with self._board.lock:
             side = self._board.find(path, name)
             page = self._board.store.load_ledger(side.id, limit=limit, before=before)

@@ -92,24 +92,24 @@ class ServerSource(PageSource):
         self._coordinator, self._store, self._clock = coordinator, store, clock
 
     def status(self) -> CoordinatorStatus:
-        return self._coordinator.status()
+        return self._coordinator.views.status()
 
     def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus:
-        return self._coordinator.table_status(path, side)
+        return self._coordinator.views.table(path, side)
 
     def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
-        return self._coordinator.explain(path, side)
+        return self._coordinator.views.explain(path, side)
 
     def rounds(
         self, path: TablePath | None, limit: int, side: SideName | None, kind: WorkKind | None
     ) -> Sequence[RoundStatus]:
-        return self._coordinator.rounds(path, limit, side, kind)
+        return self._coordinator.views.rounds(path, limit, side, kind)
 
     def jobs(self) -> Sequence[JobStatus]:
-        return self._coordinator.jobs()
+        return self._coordinator.views.jobs()
 
     def ledger(self, path: TablePath, limit: int, before: int | None, side: SideName | None) -> LedgerAnswer:
-        return self._coordinator.ledger_page(path, limit, before, side)
+        return self._coordinator.views.ledger_page(path, limit, before, side)
 
     def load_table(self, path: TablePath) -> TableInfo:
         return self._store.load_table(path)

@@ -61,7 +61,7 @@ def _add_questions(router: APIRouter, services: Services) -> None:
     @router.get(routes.QUEUE, dependencies=may_read)
     def queue(request: Request) -> JSONResponse:
         """Tables that wait for a slot, or will, in the order of their latest start."""
-        return answer({"queue": [q for q in coordinator.queue() if caller(request).may_use(q.path)]})
+        return answer({"queue": [q for q in coordinator.views.queue() if caller(request).may_use(q.path)]})
 
     @router.post(
         routes.ADMISSION,
@@ -81,7 +81,7 @@ def _add_questions(router: APIRouter, services: Services) -> None:
             raise QuotaExceeded(token_name=token, what=what, used=asking[token], limit=MOST_ASKING)
         asking[token] += 1
         try:
-            return answer(await _while_asked(request, Budget(LIMIT_S), partial(coordinator.admission, message)))
+            return answer(await _while_asked(request, Budget(LIMIT_S), partial(coordinator.forecast.answer, message)))
         finally:
             asking[token] -= 1
 
@@ -107,22 +107,22 @@ def _add_operations(router: APIRouter, services: Services) -> None:
     def pause(table: str, side: Side) -> JSONResponse:
         """Stops rounds of this table until it is resumed. Rows stay in the hot store."""
         path = TablePath.parse(table)
-        coordinator.pause(path, side)
-        return answer(coordinator.table_status(path, side))
+        coordinator.operations.pause(path, side)
+        return answer(coordinator.views.table(path, side))
 
     @router.post(routes.RESUME, dependencies=may_change)
     def resume(table: str, side: Side) -> JSONResponse:
         """Ends a pause or a quarantine."""
         path = TablePath.parse(table)
-        coordinator.resume(path, side)
-        return answer(coordinator.table_status(path, side))
+        coordinator.operations.resume(path, side)
+        return answer(coordinator.views.table(path, side))
 
     @router.post(routes.MAINTAIN, dependencies=may_change)
     def maintain(table: str, side: Side) -> JSONResponse:
         """Its next upkeep, a compaction, takes the first slot that is free. Answers at once."""
         path = TablePath.parse(table)
-        coordinator.maintain_now(path, side)
-        return answer(coordinator.table_status(path, side))
+        coordinator.operations.maintain_now(path, side)
+        return answer(coordinator.views.table(path, side))
 
     @router.post(routes.TIER_NOW, dependencies=may_write)
     async def tier_now(
@@ -178,12 +178,12 @@ def _add_repairs(router: APIRouter, services: Services) -> None:
         message, path = await read_message(request, RebuildLake), TablePath.parse(table)
         rebuild, ask = services.federation.rebuild_lake, services.lake_threads.ask
         await ask(request, rebuild, path, side, discard_older=message.discard_older)
-        return answer(coordinator.table_status(path, side))
+        return answer(coordinator.views.table(path, side))
 
     @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:
         """The next round makes lake and hot store meet again: by a resync, or by a gap recorded on purpose."""
         message, path = await read_message(request, ResyncTable), TablePath.parse(table)
         ask, newer = services.lake_threads.ask, message.discard_newer
-        await ask(request, coordinator.resync, path, message.choice, side, discard_newer=newer)
-        return answer(coordinator.table_status(path, side))
+        await ask(request, coordinator.operations.resync, path, message.choice, side, discard_newer=newer)
+        return answer(coordinator.views.table(path, side))

@@ -65,9 +65,9 @@ def hot_side(services: Services, path: TablePath) -> dict[str, Any]:
 
 def debts(services: Services, may_use: Callable[[TablePath], bool]) -> list[dict[str, Any]]:
     """Upkeep debt of each side, most files first, with the result of its last upkeep."""
-    tables = [t for t in services.coordinator.status().tables if may_use(t.path)]
+    tables = [t for t in services.coordinator.views.status().tables if may_use(t.path)]
     kinds = {work.kind for table in tables for work in table.work if work.kind != TIER}
-    ended = [r for kind in kinds for r in reversed(services.coordinator.rounds(limit=1_000, kind=kind))]
+    ended = [r for kind in kinds for r in reversed(services.coordinator.views.rounds(limit=1_000, kind=kind))]
     last = {(r.path, r.side, r.kind): r for r in ended}
     rows = [
         {
@@ -95,4 +95,4 @@ def _upkeep(table: TableStatus) -> Sequence[WorkStatus | None]:
 
 def costs(services: Services, days: int, may_use: Callable[[TablePath], bool]) -> list[dict[str, Any]]:
     """Per day, side and kind of work."""
-    return [vars(c) for c in services.coordinator.costs(days) if may_use(TablePath.parse(c.path))]
+    return [vars(c) for c in services.coordinator.views.costs(days) if may_use(TablePath.parse(c.path))]

@@ -86,8 +86,8 @@ def test_rounds_of_upserts_are_counted_by_their_data_files(world: CoordinatorWor
 def test_what_did_not_fit_goes_on_at_once(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=12, files_replaced=9, files=1, debt_files=15, debt_rows=4, force_finished=True)
-    assert {w.kind: w.debt_files for w in world.coordinator.table_status(PATH).work} == {TIER: None, COMPACT: 7}
-    assert world.coordinator.table_status(PATH).debt_rows == 4
+    assert {w.kind: w.debt_files for w in world.coordinator.views.table(PATH).work} == {TIER: None, COMPACT: 7}
+    assert world.coordinator.views.table(PATH).debt_rows == 4
     assert len(take(job)) == 1
 
 
@@ -161,7 +161,7 @@ def test_a_job_without_the_plugin_of_a_lake_gets_none(tmp_path: Path) -> None:
     job = world.job(kinds=BOTH)
     for _ in range(2):
         assert job.beat(room=4, formats=("delta", "iceberg")).tables == ()
-        world.coordinator.maintain_now(TablePath("db", "t"))
+        world.coordinator.operations.maintain_now(TablePath("db", "t"))
     (handed,) = job.beat(room=4, formats=("delta", "memory")).tables
     assert handed.kind == COMPACT
     world.close()
@@ -180,7 +180,7 @@ def test_where_more_are_in_work_than_the_share_allows_no_other_is_handed_out(tmp
     assert len(handed) == 2
     leaves.beat(leaving=True)
     for name in {*names} - {h.path.table for h in handed}:
-        world.coordinator.maintain_now(TablePath("db", name))
+        world.coordinator.operations.maintain_now(TablePath("db", name))
     assert take(stays) == []
     world.close()
 
@@ -202,7 +202,7 @@ def test_a_job_that_takes_no_rounds_gets_compactions_for_all_of_its_slots(tmp_pa
         for table in tables:
             job.work(table, f"c-{table.path.table}")
     world.clock.advance(89.8)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     assert [h.kind for h in both.take(room=2)] == [TIER]
     verdicts = [v for h in handed for v in tidy.work(h, f"c-{h.path.table}").verdicts]
     assert {v.verdict for v in verdicts} == {Verdict.OK}
@@ -216,7 +216,7 @@ def ask_three(world: CoordinatorWorld) -> None:
         world.create(name)
     tier_all(world, names)
     for name in names:
-        world.coordinator.maintain_now(TablePath("db", name))
+        world.coordinator.operations.maintain_now(TablePath("db", name))
 
 
 def test_what_was_asked_for_stays_within_the_share_of_the_slots(tmp_path: Path) -> None:
@@ -232,11 +232,11 @@ def test_what_was_asked_for_leaves_the_slot_that_a_silent_jobs_round_will_need(t
     ask_three(world)
     world.hot.append(PATH, 10)
     world.clock.advance(200)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     (round_,) = world.job(name="silent", slots=1).take()
     assert round_.kind == TIER
     world.clock.advance(world.options.lease_s - 1)
-    world.coordinator.tick()  # a sweep, one second too early
+    world.coordinator.schedule.tick()  # a sweep, one second too early
     world.clock.advance(2)
     both = world.job(name="both", slots=2, kinds=BOTH)
     assert len(take(both, room=2)) == 1
@@ -275,7 +275,7 @@ def test_it_is_told_to_stop_when_a_round_needs_its_slot(world: CoordinatorWorld)
     world.clock.advance(90)
     job.work(handed, "c1")
     world.clock.advance(89.8)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     (verdict,) = job.work(handed, "c1").verdicts
     assert (verdict.verdict, verdict.reason) == (Verdict.FORCE_FINISH, "a round needs the slot")
 
@@ -287,14 +287,14 @@ def test_one_that_presses_is_not_stopped_before_a_group_is_done(tmp_path: Path, 
     world.create()
     tier(world, 20)
     if pressing == "asked for":
-        world.coordinator.maintain_now(PATH)
+        world.coordinator.operations.maintain_now(PATH)
     job = world.job(slots=1, kinds=BOTH)
     (handed,) = take(job)
     world.hot.append(PATH, 5)
     world.clock.advance(90)
     job.work(handed, "c1")
     world.clock.advance(89.8)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     (verdict,) = job.work(handed, "c1", splits_total=2).verdicts
     assert verdict.verdict is Verdict.OK
     (verdict,) = job.work(handed, "c1", splits_done=1, splits_total=2).verdicts
@@ -310,14 +310,14 @@ def test_what_is_asked_for_waits_for_no_failure_before(world: CoordinatorWorld) 
         job.fail(handed)
     world.clock.advance(LOOK_S)
     assert take(job) == []
-    world.coordinator.maintain_now(PATH)
+    world.coordinator.operations.maintain_now(PATH)
     assert len(take(job)) == 1
 
 
 def test_what_was_asked_for_outlives_a_restart(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=3, files_replaced=18, files=1)
-    world.coordinator.maintain_now(PATH)
+    world.coordinator.operations.maintain_now(PATH)
     world.restart()
     finish(job, *take(job), left=3)
     world.restart()
@@ -332,7 +332,7 @@ def test_with_a_free_slot_beside_it_it_goes_on(world: CoordinatorWorld) -> None:
     world.clock.advance(90)
     job.work(handed, "c1")
     world.clock.advance(89.8)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     (verdict,) = job.work(handed, "c1").verdicts
     assert verdict.verdict is Verdict.OK
 

@@ -83,7 +83,7 @@ def test_both_kinds_run_at_once_on_one_side_and_none_twice(world: CoordinatorWor
     take(world.job(name="other", kinds=BOTH))
     assert holds(world, rounds, "r2")
     assert holds(world, compaction, "c1")
-    assert {(w.kind, w.round_id) for w in world.coordinator.table_status(PATH).work} == {(TIER, "r2"), (COMPACT, "c1")}
+    assert {(w.kind, w.round_id) for w in world.coordinator.views.table(PATH).work} == {(TIER, "r2"), (COMPACT, "c1")}
 
 
 def test_the_end_of_one_leaves_the_other_its_lease(world: CoordinatorWorld) -> None:
@@ -93,8 +93,8 @@ def test_the_end_of_one_leaves_the_other_its_lease(world: CoordinatorWorld) -> N
     assert (verdict.verdict, verdict.kind, verdict.side) == (Verdict.OK, COMPACT, DEFAULT_SIDE)
     assert holds(world, rounds, "r2")
     assert not holds(world, compaction, "c1")
-    assert [(r.kind, r.outcome) for r in world.coordinator.rounds(PATH)] == [(COMPACT, "done"), (TIER, "done")]
-    assert [r.kind for r in world.coordinator.rounds(PATH, kind=COMPACT)] == [COMPACT]
+    assert [(r.kind, r.outcome) for r in world.coordinator.views.rounds(PATH)] == [(COMPACT, "done"), (TIER, "done")]
+    assert [r.kind for r in world.coordinator.views.rounds(PATH, kind=COMPACT)] == [COMPACT]
 
 
 def test_its_failures_are_its_own_and_wait_longer_each_time(world: CoordinatorWorld) -> None:
@@ -109,7 +109,7 @@ def test_its_failures_are_its_own_and_wait_longer_each_time(world: CoordinatorWo
         job.fail(handed[0], given_back=True)
         waits.append(waited)
     assert waits == sorted(set(waits))
-    status = world.coordinator.table_status(PATH)
+    status = world.coordinator.views.table(PATH)
     assert (status.state, status.failures, status.failures_in_a_row) == (TableState.SCHEDULED, 0, 0)
     assert {w.kind: w.failures for w in status.work} == {TIER: 0, COMPACT: 3}
 
@@ -121,7 +121,7 @@ def test_a_silent_job_loses_both_and_a_restart_keeps_both(world: CoordinatorWorl
     assert holds(world, rounds, "r2")
     assert holds(world, compaction, "c1")
     world.clock.advance(121)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     verdicts = [*job.work(rounds, "r2").verdicts, *job.work(compaction, "c1").verdicts]
     assert [(v.kind, v.verdict) for v in verdicts] == [(TIER, Verdict.FENCED), (COMPACT, Verdict.FENCED)]
     again = {h.kind: h.epoch for h in world.job(instance="i2", kinds=BOTH).take(room=4)}
@@ -132,7 +132,7 @@ def test_a_silent_job_loses_both_and_a_restart_keeps_both(world: CoordinatorWorl
 def test_a_pause_ends_both(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     pair = start_both(world, job)
-    world.coordinator.pause(PATH)
+    world.coordinator.operations.pause(PATH)
     assert [job.work(table).verdicts[0].verdict for table in pair] == [Verdict.PAUSED] * 2
     take(job)
 
@@ -145,7 +145,7 @@ def test_what_it_reports_moves_neither_offsets_nor_token(world: CoordinatorWorld
     assert not job.commit(compaction, 0, 10, "c1", work=COMPACT, lake_files=1).first
     assert (world.coordinator.committed(PATH), world.coordinator.ledger(PATH)) == (before, ledger)
     assert world.coordinator.knows_round(compaction.table_id, RoundId("c1"))
-    assert world.coordinator.table_status(PATH).lake_files == 1
+    assert world.coordinator.views.table(PATH).lake_files == 1
 
 
 def test_it_does_not_start_where_a_deadline_falls_inside_it(world: CoordinatorWorld) -> None:

@@ -42,13 +42,13 @@ def restore(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restore]
         before(world)
         world.restart()  # everything is on disk
         shutil.copytree(tmp_path / "server", tmp_path / "copy")
-        world.coordinator.read_lakes()
+        world.coordinator.lakes.read_unseen()
         after(world)
         opened.remove(world)
         world.close()
         restored = InProcessLakeward(tmp_path / "copy", lake, restored=True)
         opened.append(restored)
-        restored.coordinator.read_lakes()
+        restored.coordinator.lakes.read_unseen()
         return restored
 
     yield make
@@ -87,13 +87,13 @@ def test_a_resync_loads_what_is_newer_in_the_lake(restore: Restore) -> None:
     world = restore(lambda w: put(w, *range(10)), go_on, primary_key="id")
     with pytest.raises(BucketStopped, match="resync"):
         world.upsert(NAME, rows(*range(50)))
-    assert "lakeward table resync db.t" in world.coordinator.table_status(PATH).blocked
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    assert "lakeward table resync db.t" in world.coordinator.views.table(PATH).blocked
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     check(world, EXPECTED)
     put(world, 2, 30, v="later")
     check(world, {**EXPECTED, 2: "later 2", 30: "later 30"})
-    assert world.coordinator.table_status(PATH).blocked == ""
+    assert world.coordinator.views.table(PATH).blocked == ""
 
 
 def test_rows_of_the_backup_that_the_lake_did_not_have_yet_are_there_once(restore: Restore) -> None:
@@ -102,7 +102,7 @@ def test_rows_of_the_backup_that_the_lake_did_not_have_yet_are_there_once(restor
         world.upsert(NAME, rows(*range(6, 10)))
 
     world = restore(half, go_on, primary_key="id")
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     check(world, EXPECTED)
 
@@ -112,12 +112,12 @@ def test_a_load_that_breaks_off_is_made_again(restore: Restore) -> None:
     with Faults() as faults:
         faults.arm("kv.taken-over")
         with pytest.raises(Exception, match=r"kv\.taken-over"):
-            world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+            world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.restart()
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     with pytest.raises(BucketStopped):
         world.upsert(NAME, rows(*range(50)))
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     check(world, EXPECTED)
 
@@ -138,7 +138,7 @@ def test_a_partition_that_is_newer_than_the_backup_is_loaded(restore: Restore) -
         partition(world, "mon", 1, 2)
 
     world = restore(create, lambda w: partition(w, "tue", 3, 4))
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     check(world, {i: f"old {i}" for i in (1, 2, 3, 4)})
     partition(world, "tue", 4, 5)
@@ -147,7 +147,7 @@ def test_a_partition_that_is_newer_than_the_backup_is_loaded(restore: Restore) -
 
 def test_what_is_newer_goes_only_where_that_is_said(restore: Restore) -> None:
     world = restore(lambda w: put(w, *range(10)), go_on, primary_key="id")
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC, discard_newer=True)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC, discard_newer=True)
     world.tier(NAME)
     check(world, {i: f"old {i}" for i in range(10)})
 
@@ -160,9 +160,9 @@ def test_columns_that_the_backup_does_not_know_are_not_lost_without_a_word(resto
 
     world = restore(lambda w: put(w, *range(10)), grow, primary_key="id")
     with pytest.raises(InvalidRequest, match=r"up to \d changes are newer .*note.*table resync db.t --discard-newer"):
-        world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+        world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.add_column(NAME, "note STRING")
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     found = {r["id"]: r["note"] for r in world.read(NAME).to_table().to_pylist()}
     assert found == {**dict.fromkeys(range(10)), 3: "kept", 30: "kept"}
@@ -181,7 +181,7 @@ def test_values_of_a_wider_type_than_the_backup_has_are_not_cut(restore: Restore
 
     world = restore(number, widen, primary_key="id")
     with pytest.raises(InvalidRequest, match=r"column n: lake BIGINT, wanted INT.*table resync db.t --discard-newer"):
-        world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+        world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
 
 
 def test_a_log_table_keeps_what_only_the_lake_has(restore: Restore) -> None:
@@ -191,7 +191,7 @@ def test_a_log_table_keeps_what_only_the_lake_has(restore: Restore) -> None:
 
     world = restore(lambda w: append(w, 0, 1), lambda w: append(w, 2, 3))
     append(world, 4)
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     append(world, 5)
     assert sorted(r["id"] for r in world.read(NAME).to_table().to_pylist()) == list(range(6))

@@ -32,7 +32,7 @@ def restored(folder: Path, primary_key: str) -> InProcessLakeward:
     first.restart()  # everything is on disk
     shutil.copytree(folder / "data", folder / "copy")
     put(first, range(5, 10))
-    first.coordinator.read_lakes()
+    first.coordinator.lakes.read_unseen()
     first.tier(NAME, AHEAD)
     first.close()
     return InProcessLakeward(folder / "copy", lake, ManualClock(), named=named, restored=True)
@@ -62,7 +62,7 @@ def test_writes_wait_until_every_lake_has_said_where_it_stands(tmp_path: Path) -
 
 def test_what_one_lake_has_alone_is_a_gap_of_the_other(tmp_path: Path) -> None:
     world = restored(tmp_path, "")
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     put(world, range(20, 23))
     for side in (DEFAULT_SIDE, AHEAD):
         world.tier(NAME, side)
@@ -74,10 +74,10 @@ def test_what_one_lake_has_alone_is_a_gap_of_the_other(tmp_path: Path) -> None:
 
 def test_a_side_of_a_keyed_table_is_resynced_by_itself(tmp_path: Path) -> None:
     world = restored(tmp_path, "id")
-    world.coordinator.read_lakes()
-    states = {side: world.coordinator.table_status(PATH, side).state for side in (DEFAULT_SIDE, AHEAD)}
+    world.coordinator.lakes.read_unseen()
+    states = {side: world.coordinator.views.table(PATH, side).state for side in (DEFAULT_SIDE, AHEAD)}
     assert states == {DEFAULT_SIDE: TableState.SCHEDULED, AHEAD: TableState.PAUSED}
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC, AHEAD)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC, AHEAD)
     world.tier(NAME, AHEAD)
     put(world, range(20, 23))
     for side in (DEFAULT_SIDE, AHEAD):

@@ -17,7 +17,7 @@ def test_with_many_tables_and_a_ticking_thread_no_heartbeat_plans(world: Coordin
     first = job.beat(room=4)
     assert first.tables == ()
     assert first.next_beat_ms == 500, "there is a tick before that"
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     assert len(job.take(4)) == 4
 
 
@@ -33,10 +33,10 @@ def test_a_job_with_room_asks_again_soon_while_tables_are_queued(world: Coordina
 
 def test_an_idle_job_is_told_when_the_next_table_falls_due(world: CoordinatorWorld) -> None:
     world.create("one", table__datalake__freshness="20 s")
-    world.hot.append(world.coordinator.status().tables[0].path)
+    world.hot.append(world.coordinator.views.status().tables[0].path)
     job = world.job()
     job.beat(room=4)
-    world.coordinator.tick()
+    world.coordinator.schedule.tick()
     told = job.beat(room=4).next_beat_ms
     assert 100 <= told <= 5_000
     world.clock.advance(60)
@@ -45,14 +45,14 @@ def test_an_idle_job_is_told_when_the_next_table_falls_due(world: CoordinatorWor
 
 def test_many_tables_that_fall_due_at_once_are_all_queued(world: CoordinatorWorld) -> None:
     fill(world, 2 * QUEUED_AT_ONCE + 1)
-    world.coordinator.tick()
-    assert {t.state for t in world.coordinator.status().tables} == {TableState.PENDING}
+    world.coordinator.schedule.tick()
+    assert {t.state for t in world.coordinator.views.status().tables} == {TableState.PENDING}
 
 
 def fill(world: CoordinatorWorld, count: int) -> None:
     """So many tables, each with a row that is overdue."""
     for n in range(count):
         world.create(f"t{n}")
-    for table in world.coordinator.status().tables:
+    for table in world.coordinator.views.status().tables:
         world.hot.append(table.path)
     world.clock.advance(600)

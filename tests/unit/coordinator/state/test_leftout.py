@@ -48,11 +48,15 @@ def test_stored_nonsense_is_left_out_and_named_at_start(tmp_path: Path, caplog: 
     world.job().finish(handed, "r1")
     spoil(world)
     world.restart(read_lakes=False)
-    named = "\n".join(world.coordinator.status().warnings)
+    named = "\n".join(world.coordinator.views.status().warnings)
     for what in ("round-nan", "round-vast", "round-odd", "job huge", "job bell", "state of table", "read lease l"):
         assert what in named, named
         assert what in caplog.text
-    shown: list[Any] = [world.coordinator.rounds(PATH), world.coordinator.status(), world.coordinator.jobs()]
+    shown: list[Any] = [
+        world.coordinator.views.rounds(PATH),
+        world.coordinator.views.status(),
+        world.coordinator.views.jobs(),
+    ]
     for view in shown:
         assert answer(view).status_code == 200
     assert [r.round_id for r in shown[0]] == ["r1"]
@@ -61,7 +65,7 @@ def test_stored_nonsense_is_left_out_and_named_at_start(tmp_path: Path, caplog: 
     assert (table.lake_rows, table.lake_bytes, table.lake_files) == (None, None, 7)
     store, side = world.coordinator.board.store, SideId(world.hot.load_table(PATH).table_id)
     assert (store.load_intents(side), len(store.load_ledger(side))) == ([], 1)
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     world.hot.append(PATH, 10)
     world.clock.advance(200)
     assert [t.epoch for t in world.job().take()] == [handed.epoch + 1], "rounds go on where they were"

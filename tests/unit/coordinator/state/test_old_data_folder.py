@@ -45,7 +45,7 @@ def parts(folder: Path) -> Iterator[InProcessLakeward]:
     opened = InProcessLakeward(folder, lake, clock)
     for path in (LOG, KEYED):
         fill_lake(lake, opened, path)
-    assert opened.coordinator.read_lakes() == 2
+    assert opened.coordinator.lakes.read_unseen() == 2
     yield opened
     opened.close()
 
@@ -58,8 +58,8 @@ def test_a_table_of_an_old_folder_gets_a_second_side(folder: Path) -> None:
     parts = InProcessLakeward(folder, lake, clock, named=named)
     for path in (LOG, KEYED):
         fill_lake(lake, parts, path)
-    parts.coordinator.read_lakes()
-    before = {path: encode(parts.coordinator.ledger_page(path))["entries"] for path in (LOG, KEYED)}
+    parts.coordinator.lakes.read_unseen()
+    before = {path: encode(parts.coordinator.views.ledger_page(path))["entries"] for path in (LOG, KEYED)}
     lakes = AlterTable(properties={"table.datalake.lakes": "default, finance"})
     for path in (LOG, KEYED):
         parts.federation.alter(path, lakes)
@@ -67,7 +67,7 @@ def test_a_table_of_an_old_folder_gets_a_second_side(folder: Path) -> None:
         assert parts.coordinator.sides(path) == [DEFAULT_SIDE, SideName("finance")]
         reached = parts.coordinator.committed(path, SideName("finance")).offsets
         assert not list(parts.coordinator.committed(path, DEFAULT_SIDE).offsets.regressions(reached))
-        assert encode(parts.coordinator.ledger_page(path, side=DEFAULT_SIDE))["entries"] == before[path]
+        assert encode(parts.coordinator.views.ledger_page(path, name=DEFAULT_SIDE))["entries"] == before[path]
     parts.restart()
     assert parts.coordinator.sides(LOG) == [DEFAULT_SIDE, SideName("finance")]
     parts.close()
@@ -91,11 +91,11 @@ def fill_lake(lake: LakeStorage, parts: InProcessLakeward, path: TablePath) -> N
 def test_what_was_known_is_known(parts: InProcessLakeward) -> None:
     coordinator = parts.coordinator
     for path in (LOG, KEYED):
-        old, status = EXPECTED["tables"][str(path)], encode(coordinator.table_status(path))
-        assert encode(coordinator.ledger_page(path))["entries"] == [
+        old, status = EXPECTED["tables"][str(path)], encode(coordinator.views.table(path))
+        assert encode(coordinator.views.ledger_page(path))["entries"] == [
             {**entry, "side": str(DEFAULT_SIDE)} for entry in old["ledger"]["entries"]
         ]
-        rounds = encode(coordinator.rounds(path))
+        rounds = encode(coordinator.views.rounds(path))
         then = [
             {**r, "side": str(DEFAULT_SIDE), "kind": TIER, "phases": {**r["phases"], "cpu_s": 0.0}}
             for r in old["rounds"]
@@ -144,7 +144,7 @@ def test_another_instance_takes_over_and_rounds_go_on(parts: InProcessLakeward) 
         assert [r["text"] for r in rows if r["id"] == 100] == ["waits"]
         (end,) = parts.tier(str(path))
         assert not isinstance(end, TableFailed)
-        status, ledger = parts.coordinator.table_status(path), parts.coordinator.ledger(path)
+        status, ledger = parts.coordinator.views.table(path), parts.coordinator.ledger(path)
         assert status.epoch > before
         assert [(e.range.start, e.range.stop) for e in ledger] == [(0, 10), (10, 20), (20, 30), (30, 31)]
         assert [e.epoch for e in ledger] == sorted({e.epoch for e in ledger}), "none comes twice"

@@ -91,7 +91,7 @@ def test_a_wrong_lake_configuration_refuses_to_start(world: CoordinatorWorld) ->
         world.restart()
     world.lake = lake
     world.restart()
-    assert world.coordinator.table_status(PATH).reason is None
+    assert world.coordinator.views.table(PATH).reason is None
 
 
 class WrongLake:

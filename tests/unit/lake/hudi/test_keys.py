@@ -89,7 +89,7 @@ def test_a_resync_brings_the_lake_to_the_rows_of_the_hot_store(house: InProcessL
     house.upsert(T, [{"id": 1, "v": "two"}])
     house.delete(T, [{"id": 2}])
     for _ in range(2):
-        house.coordinator.resync(TablePath.parse(T), ResyncChoice.RESYNC)
+        house.coordinator.operations.resync(TablePath.parse(T), ResyncChoice.RESYNC)
         tier(house)
         assert shown(house) == sorted(house.read(T).to_table().to_pylist(), key=str)
     house.upsert(T, [{"id": 3, "v": "after"}])

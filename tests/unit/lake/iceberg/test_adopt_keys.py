@@ -250,7 +250,7 @@ def test_compaction_resync_and_other_columns_go_on_as_with_any_table(
     world.tier(NAME)
     assert values(world) == values(world, mode="lake") == expected
     IcebergForeignEngine(lake.connection.catalog, PATH).delete("id = 5")
-    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     world.tier(NAME)
     assert values(world, mode="lake") == expected
     assert verified(world).holds, verified(world)
@@ -518,7 +518,7 @@ def test_another_call_meanwhile_joins_it_or_is_told(world: InProcessLakeward, la
     ):
         with pytest.raises(TableLoading, match="0 of 3 rows are loaded"):
             call()
-    (shown,) = world.coordinator.status().adoptions
+    (shown,) = world.coordinator.views.status().adoptions
     assert (shown.path, shown.of_rows, shown.of_files) == (PATH, 3, 1)
 
 

@@ -65,7 +65,7 @@ class Yard:
 
     def remove_orphans(self) -> None:
         self.clock.advance(1_000)
-        self.world.coordinator.tick()
+        self.world.coordinator.schedule.tick()
         self.world.coordinator.upkeep.remove_orphans_of(self.side)
 
     @property
@@ -175,7 +175,7 @@ def test_the_log_is_cut_beside_it(yard: Yard) -> None:
 @pytest.mark.parametrize("point", ["compact.before-write", "compact.written", "compact.before-lake-commit"])
 def test_a_resync_beside_it(yard: Yard, point: str) -> None:
     def resync() -> None:
-        yard.world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+        yard.world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
         yard.world.tier(str(PATH))
 
     yard.compact(point, resync)
@@ -206,7 +206,7 @@ def test_a_group_that_lost_an_input_is_left_out_alone(yard: Yard) -> None:
 
 
 def test_what_a_compaction_cannot_do_is_not_tried(yard: Yard) -> None:
-    yard.world.coordinator.pause(PATH)
+    yard.world.coordinator.operations.pause(PATH)
     with pytest.raises(LakewardError, match="paused"):
         yard.world.compact(str(PATH))
 

@@ -119,15 +119,15 @@ def test_sides_and_changelog_of_a_log_table_are_written_from_one_read(sides: Sid
     assert sides.reads == [(0, 10, None)]
     assert [len(read_with(end)) for end in ends] == [2, 2, 2]
     assert sides.ids(LOG, DEFAULT_SIDE) == sides.ids(LOG, COLD) == list(range(10))
-    shown = sides.world.coordinator.rounds(TablePath.parse(LOG))
+    shown = sides.world.coordinator.views.rounds(TablePath.parse(LOG))
     assert sorted(bool(r.log_bytes) for r in shown) == [False, False, True]
     assert all(r.read_with for r in shown)
     figures = [f for (_, kind), f in sides.world.coordinator.views.work_figures().items() if kind == "tier"]
     assert [f["roundsSharingRead"] for f in figures] == [1, 1, 1]
     assert sum(f["logBytesRead"] for f in figures) == sum(r.log_bytes for r in shown) > 0
     sides.put(LOG, 10, 11)
-    sides.world.coordinator.tick()
-    words = sides.world.coordinator.explain(TablePath.parse(LOG), COLD).words
+    sides.world.coordinator.schedule.tick()
+    words = sides.world.coordinator.views.explain(TablePath.parse(LOG), COLD).words
     assert words.endswith("and read the log together with default, default:changelog")
 
 
@@ -313,9 +313,9 @@ def _keep(sides: Sides) -> None:
     sides.world.tier(LOG, DEFAULT_SIDE)
     assert expire(sides) > 20_000
     sides.world.federation.alter(path, AlterTable(properties={"table.datalake.lakes": SIDES}))
-    stopped = sides.world.coordinator.table_status(path, COLD)
+    stopped = sides.world.coordinator.views.table(path, COLD)
     assert "lakeward table resync db.log --lake cold" in (stopped.reason or "")
-    sides.world.coordinator.resync(path, ResyncChoice.GAP, COLD)
+    sides.world.coordinator.operations.resync(path, ResyncChoice.GAP, COLD)
     sides.put(LOG, 40_000, 40_010)
     works = sides.take(LOG, DEFAULT_SIDE, COLD)
     assert not any(work.handed.reads_with for work in works), "a side that is made anew reads for itself"

@@ -22,7 +22,7 @@ def tries_of(tmp_path: Path, lake: IcebergLakeStorage, others: int, **properties
     """How often a round sent its commit while another engine came between so many times, and how it ended."""
     world = InProcessLakeward(tmp_path / "server", lake, ManualClock())
     world.create(TABLE, "id bigint", **properties)  # type: ignore[arg-type]
-    world.coordinator.read_lakes()
+    world.coordinator.lakes.read_unseen()
     world.append(TABLE, [{"id": 1}])
     world.coordinator.ask_now(TablePath.parse(TABLE))
     handed = world.take(TABLE)

@@ -45,14 +45,14 @@ class World:
     def create(self, **properties: str) -> None:
         keys: dict[str, Any] = {"table.datalake.freshness": "30s", **AGE, **properties}
         self.lakeward.create(TABLE, "id bigint not null, v string", primary_key="id", **keys)
-        self.lakeward.coordinator.read_lakes()
+        self.lakeward.coordinator.lakes.read_unseen()
 
     def restart(self) -> None:
         """With nothing kept in memory."""
         for kept in (manifests._LISTS, manifests.CACHE, expiry._PATHS):
             kept.clear()
         self.lakeward.restart()
-        self.lakeward.coordinator.read_lakes()
+        self.lakeward.coordinator.lakes.read_unseen()
 
     def round(self, count: int = 1) -> None:
         for _ in range(count):
