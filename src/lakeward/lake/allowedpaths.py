@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files of a lake table may lie. A path that a table's metadata names was written by whoever may write below the
-table's folder: it is compared with the table's own location before anything is opened or deleted there.
+"""Allowed places of a lake table's files. Anyone who can write below a table's folder can write paths into its
+metadata: each path is compared with the table's own location before a file is opened or deleted there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.spi import StoredFile
 
 ALLOWED_LOCATIONS: Final = "allowed-locations"
-"""An option of a lake: further folders and addresses, with commas between them, where files of its tables may lie."""
+"""Option of a lake: additional folders and addresses, separated by commas, that may contain files of its tables."""
 
 OFFSETS_OF_FLUSS: Final = re.compile(r"[^?#]*/metadata/[^/?#]+\.offsets")
-"""Where a Fluss cluster keeps the offsets of a lake snapshot: in its own storage, outside of the lake."""
+"""Paths at which a Fluss cluster stores the offsets of a lake snapshot: in its own storage, outside the lake."""
 
 _S3: Final = ("s3a", "s3n")
 _DOTS: Final = frozenset({".", ".."})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-"""Some readers leave these out."""
+"""Characters that some readers ignore."""
 
 
 def parse_locations(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -40,8 +40,8 @@ def parse_locations(options: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class AllowedPaths:
-    """Of one table. `location` is where the table lies according to its catalog, not to its own metadata. Below the
-    warehouse nobody may replace the table's folder by a link; links above it are the operator's."""
+    """Allowed paths of one table. `location`: the table's place according to its catalog, not to its own metadata.
+    Below the warehouse the table's folder must not be a link; the operator is responsible for links above it."""
 
     table: str
     location: str
@@ -50,7 +50,7 @@ class AllowedPaths:
     _folders: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def check(self, path: str) -> str:
-        """The same path. Raises `LakePathRefused`."""
+        """Returns the same path. Raises `LakePathRefused`."""
         if not self.allows(path):
             raise LakePathRefused(table=self.table, path=path[:500], location=self.location)
         return path
@@ -62,7 +62,7 @@ class AllowedPaths:
         if place is None:
             return False
         scheme, host, name = place
-        # Some readers take `#` and `?` for the end of a URI's path, and others for a part of it.
+        # Some readers treat `#` and `?` as the end of a URI's path, and others as part of it.
         names = {name, name.partition("#")[0].partition("?")[0]} if scheme else {name}
         if scheme in ("", "file"):
             return not host and all(_lies_below(self._resolved(n), self._local_roots) for n in names)
@@ -84,24 +84,24 @@ class AllowedPaths:
         return tuple(f"{scheme}://{host}{name.rstrip('/')}" for scheme, host, name in places)
 
     def _resolved(self, path: str) -> str:
-        """Without links; "" for what is no file and no folder: a pipe would be waited for without end."""
+        """Resolves links; "" for a path that is neither a file nor a folder: reading a pipe could block for ever."""
         folder, name = os.path.split(path)
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
-        found = os.path.join(self._folders[folder], name)
+        resolved = os.path.join(self._folders[folder], name)
         try:
-            mode = os.lstat(found).st_mode
+            mode = os.lstat(resolved).st_mode
             if stat.S_ISLNK(mode):
-                found = os.path.realpath(found)
-                mode = os.stat(found).st_mode
+                resolved = os.path.realpath(resolved)
+                mode = os.stat(resolved).st_mode
         except OSError:
-            return found
-        return found if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else ""
+            return resolved
+        return resolved if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else ""
 
 
 @dataclass(frozen=True)
 class AllowedFiles(TableFiles):
-    """A table's files, each of which is looked at before it is touched. Raises `LakePathRefused`."""
+    """A table's files; each path is checked before the file is touched. Raises `LakePathRefused`."""
 
     inner: TableFiles
     allowed: AllowedPaths
@@ -121,7 +121,7 @@ class AllowedFiles(TableFiles):
         return self.inner.filesystem
 
     def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
-        """Without a limit the file is one of metadata. Raises `LakeMetadataTooLarge`."""
+        """Reads a file; without a limit it is a metadata file. Raises `LakeMetadataTooLarge`."""
         if limit is not None:
             return self.inner.read_bytes(self.allowed.check(path), limit)
         data = self.inner.read_bytes(self.allowed.check(path), self.bounds.limit + 1)
@@ -163,12 +163,13 @@ class AllowedFiles(TableFiles):
 
 
 def has_dots(path: str) -> bool:
-    """Does it lead upwards, spelled in any way?"""
+    """Whether a path leads upwards, in any spelling."""
     return "." in unquote(path) and any(s in _DOTS for text in (path, unquote(path)) for s in text.split("/"))
 
 
 def split_place(text: str) -> tuple[str, str, str] | None:
-    """Scheme, host or bucket, path, with one spelling of each scheme; None for what has no root."""
+    """Splits an address into scheme, host or bucket, and path, with one spelling of each scheme; None for a relative
+    path."""
     if text.startswith("/"):
         return "", "", text
     try:
@@ -182,7 +183,7 @@ def split_place(text: str) -> tuple[str, str, str] | None:
 
 
 def _local(text: str) -> str:
-    """The path of a place on this machine without a slash at its end; "" for another."""
+    """Returns the path of a place on this machine without a slash at its end; "" for another place."""
     scheme, host, name = split_place(text) or ("", "", "")
     return (name.rstrip("/") or "/") if name and not host and scheme in ("", "file") else ""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows on their way into a lake's file: nulls as files want them, errors that name the row that does not fit,
-and which columns get a dictionary.
+"""Prepares rows for a lake's file: nulls in the form that files need, errors that name the row that does not fit, and
+which columns get a dictionary.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakeward.errors import RowNotEncoded
 from lakeward.model import OFFSET, Bucket, find_nested_null, without_hidden_nulls
 from lakeward.spi import WriteTask
 
-_NOT_NULL = "it has a null where its type says NOT NULL"
+_NOT_NULL = "it has a null where its type is NOT NULL"
 
 
 @dataclass(frozen=True)
 class RowEncoding:
-    """Of one writer: what its errors name."""
+    """Encoding of one writer's rows; the fields are named in its errors."""
 
     lake: str
     table: str
@@ -35,16 +35,16 @@ class RowEncoding:
         return cls(lake, str(task.table.path), task.split.bucket)
 
     def fit(self, rows: pa.Table, conform: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        """The rows, `conform`ed to the lake's columns, as a file takes them: below a null, nothing counts as null.
-        Raises `RowNotEncoded`."""
+        """Returns the rows, fitted to the lake's columns by `conform`, in the form that a file needs: values below a
+        null do not count as null. Raises `RowNotEncoded`."""
         with self.errors(rows):
             fitted = conform(rows)
         return settled(fitted, lambda column, row: self.error(rows, column, row, _NOT_NULL))
 
     @contextmanager
     def errors(self, rows: pa.Table, schema: pa.Schema | None = None) -> Iterator[None]:
-        """Inside, these rows become a part of a file with this schema: what Arrow or the format's library refuses is a
-        `RowNotEncoded`."""
+        """Translates errors while these rows are written to a file with this schema: a value that Arrow or the format's
+        library refuses raises `RowNotEncoded`."""
         try:
             yield
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -63,9 +63,10 @@ class RowEncoding:
 
 
 def settled(rows: pa.Table, wrong: Callable[[str, int], Exception] | None = None) -> pa.Table:
-    """The rows with no null below a null parent where the type says NOT NULL, and nested arrays that begin where their
-    memory does: pylance's and pypaimon's native writers panic at a part of an array of rows in rows. `wrong` makes the
-    error for another null there, in a column and row; None: rows that came from files of the lake have no other."""
+    """Returns the rows without nulls below a null parent where the type is NOT NULL, and with nested arrays that begin
+    where their memory does: the native writers of pylance and pypaimon panic at a slice of an array of nested rows.
+    `wrong` builds the error for another null there, from column and row; None: rows read from files of the lake have no
+    such null."""
     for i, field in enumerate(rows.schema):
         if not pa.types.is_nested(field.type):
             continue
@@ -90,7 +91,7 @@ def _offset(rows: pa.Table, row: int | None) -> str:
 
 
 def _find(rows: pa.Table, schema: pa.Schema | None) -> tuple[str | None, int | None]:
-    """The first column and row that Parquet does not take either; None where it is the format's own library alone."""
+    """Finds the first column and row that Parquet refuses too; None if only the format's own library refuses them."""
     for name in rows.column_names:
         field = schema.field(name) if schema is not None and name in schema.names else None
         column = rows.select([name])
@@ -114,12 +115,12 @@ def _is_written(rows: pa.Table, field: pa.Field | None) -> bool:
 
 _SAMPLE_ROWS = 16_384
 _PAYS = 0.1
-"""A dictionary pays while at most so many values in the sample are different: above, its pages outgrow their limit and
-Parquet falls back to plain after having hashed everything."""
+"""The largest share of distinct values in the sample for which a dictionary pays: above, its pages outgrow their limit,
+and Parquet falls back to plain encoding after it has hashed every value."""
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
-    """Leaf columns where a dictionary pays, judged on the first rows; nested leaves always have one."""
+    """Selects leaf columns for which a dictionary pays, judged by the first rows; nested leaves always have one."""
     chosen: list[str] = []
     sample = table.slice(0, _SAMPLE_ROWS)
     for field, column in zip(table.schema, sample.columns, strict=True):
@@ -134,7 +135,7 @@ def dictionary_columns(table: pa.Table) -> list[str]:
 
 
 def leaf_paths(field: pa.Field, path: str) -> list[str]:
-    """Parquet's names of the leaves below a nested field."""
+    """Returns Parquet's names of the leaves below a nested field."""
     kind = field.type
     if pa.types.is_map(kind):
         key, value = kind.key_field, kind.item_field
@@ -147,17 +148,17 @@ def leaf_paths(field: pa.Field, path: str) -> list[str]:
 
 
 _SMALL_BYTES = 128 * 1024
-"""Of Arrow. A reader sets zstd up for every column of a file, which takes longer than to decode so little: 100 rows of
-ten columns are read in 0.18 ms with snappy, in 0.45 ms with zstd, and take a quarter less room with the latter."""
+"""Measured in Arrow. A reader sets up zstd for each column of a file, which takes longer than decoding a small one: 100
+rows of ten columns are read in 0.18 ms with snappy and in 0.45 ms with zstd, which needs a quarter less space."""
 
 
 def gzip_level(codec: str) -> int | None:
-    """The level of gzip where a table sets none. Arrow's default, 9, takes five times the CPU for 0.2 % less."""
+    """The gzip level if a table sets none. Arrow's default, 9, takes five times the CPU for 0.2 % less."""
     return 6 if codec == "gzip" else None
 
 
 def choose_codec(first: pa.Table) -> str:
-    """`first` is the row group that the file begins with: one as small as that is its only one."""
+    """Chooses the codec. `first`: the file's first row group; one that is this small is its only one."""
     return "snappy" if first.nbytes < _SMALL_BYTES else "zstd"
 
 
@@ -165,10 +166,10 @@ _DICTIONARY_BYTES = 2 * 1024 * 1024
 
 
 def parquet_options(first: pa.Table) -> dict[str, Any]:
-    """Of Arrow's writer, for a file that begins with these rows."""
+    """Options of Arrow's writer for a file that begins with these rows."""
     return {
         "compression": choose_codec(first),
         "use_dictionary": dictionary_columns(first),
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
-        "store_schema": False,  # with ARROW:schema other readers take large_string and fail
+        "store_schema": False,  # with ARROW:schema other readers expect large_string and fail
     }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large a file of a lake's metadata may be, packed and unpacked. Who writes below a table's folder writes it."""
+"""Size limits of a lake's metadata files, compressed and decompressed. Anyone who can write below a table's folder can
+write them.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ if TYPE_CHECKING:
     from pyroaring import BitMap, BitMap64
 
 LIMIT_OPTION: Final = "max-metadata-bytes"
-"""An option of a lake: bytes of one metadata file as it is stored."""
+"""Option of a lake: the largest size of one stored metadata file, in bytes."""
 
 LIMIT: Final = 32 << 20
-"""Some 80,000 snapshots of an Iceberg table, or 60,000 files in one commit of a Delta table."""
+"""About 80,000 snapshots of an Iceberg table, or 60,000 files in one commit of a Delta table."""
 
 _UNPACKED = 4
-"""Of an Avro or Parquet file, whose values take less room: so many times the limit may it have when it is unpacked."""
+"""The decompressed size of an Avro or Parquet file may be this many times the limit, as its values are compact."""
 
 _POSITIONS = 1 << 27
-"""That a deletion vector may have: a few bytes of it can name billions of rows, and no data file has as many."""
+"""The most positions of a deletion vector: a few bytes of it can name billions of rows, more than any data file has."""
 
 _RAW_DEFLATE = -15
 _MAGIC, _SYNC = b"Obj\x01", 16
@@ -38,7 +40,7 @@ _MAGIC, _SYNC = b"Obj\x01", 16
 
 @dataclass(frozen=True)
 class MetadataBounds:
-    """Of one lake."""
+    """Size limits of one lake's metadata."""
 
     limit: int = LIMIT
 
@@ -60,19 +62,19 @@ class MetadataBounds:
         self._check(file, size, self.unpacked_limit)
 
     def check_parquet(self, file: str, metadata: pq.FileMetaData) -> None:
-        """By what the footer says. Raises `LakeMetadataTooLarge`."""
+        """Checks the sizes in the footer. Raises `LakeMetadataTooLarge`."""
         self.check_unpacked(file, sum(metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)))
 
     def check_avro(self, file: str, data: bytes) -> None:
-        """Before a library decodes a container file: its blocks unpack into little enough, and have no more values than
-        bytes. Raises `LakeMetadataTooLarge`, `ValueError`."""
+        """Checks a container file before a library decodes it: the decompressed size of its blocks, and that they have
+        no more values than bytes. Raises `LakeMetadataTooLarge`, `ValueError`."""
         self.check_packed(file, len(data))
         source, used = BytesIO(data), 0
         try:
             magic, meta, sync = source.read(len(_MAGIC)), _read_map(source), source.read(_SYNC)
             sized = _SIZES.get(meta.get("avro.codec", b"null").decode())
             if magic != _MAGIC or sized is None or _has_empty_items(json.loads(meta["avro.schema"])):
-                raise ValueError("it is no Avro file of a known codec whose items take room")
+                raise ValueError("it is not an Avro file of a known codec whose items take at least a byte")
             while source.tell() < len(data):
                 count, block = _read_long(source), _read_bytes(source)
                 size = sized(block, self.unpacked_limit - used)
@@ -97,7 +99,7 @@ def check_positions(count: int) -> None:
 
 
 def positions_in(bitmap: BitMap | BitMap64) -> Offsets:
-    """Ascending. Raises `ValueError`."""
+    """Returns the positions, ascending. Raises `ValueError`."""
     check_positions(len(bitmap))
     return np.asarray(bitmap.to_array()).astype(np.int64)
 
@@ -139,13 +141,13 @@ def _deflate_size(block: bytes, left: int) -> int:
 
 
 def _snappy_size(block: bytes, left: int) -> int:
-    """What its preamble says, a varint: a library refuses a block that has another size."""
+    """Returns the size in a block's preamble, a varint: the library refuses a block of another size."""
     size = 0
     for shift, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * shift)
         if not byte & 0x80:
             return size
-    raise ValueError("a block of snappy does not say its size")
+    raise ValueError("a block of snappy does not record its size")
 
 
 def _stream_size(codec: str) -> Callable[[bytes, int], int]:
@@ -163,11 +165,12 @@ _SIZES: Mapping[str, Callable[[bytes, int], int]] = {
     "zstandard": _stream_size("zstd"),
     "bzip2": _stream_size("bz2"),
 }
-"""Codec -> bytes of a block when it is unpacked; above what is left of the limit, any larger number."""
+"""Codec -> decompressed size of a block; any larger number if that is above the rest of the limit."""
 
 
 def _has_empty_items(schema: Any) -> bool:
-    """Could it have a list whose items take no bytes? One of a few bytes would then have items without end."""
+    """Whether a schema may have lists whose items take no bytes. A list of a few bytes could then have any number of
+    items."""
     empty, todo = [schema], [schema]
     named: dict[str, Any] = {}
     while todo:

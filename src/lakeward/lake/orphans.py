@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orphan removal: deletes files of ours that no snapshot references and that no commit still possible could (design.md
+"""Orphan removal: deletes our files that no snapshot references and that no possible commit could reference (design.md
 6.7, 6.8).
 
-The order carries the proof. Files are listed first; then the lake is brought to a state in which their writers' commits
-are refused; then references are read; the difference is deleted. What a writer adds later is a later pass's.
+The order makes it safe: files are listed first; then the lake is brought to a state in which their writers' commits are
+refused; then references are read; the difference is deleted. Files that a writer adds later are handled by a later
+pass.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from lakeward.model import TIER, Clock, Intent, IntentState, LakeBase, RoundId, 
 from lakeward.spi import IntentStore, LakeStorage, StoredFile
 
 _NOT_OURS = (LakeRolledBack, ForeignRowsFound, LakeHistoryGone)
-"""A fence is a commit: it is not made on a table that somebody rolled back, nor on rows of another engine."""
+"""Errors that stop a pass: a fence is a commit, which is not made on a rolled back table or on another engine's rows."""
 
 Hold = Callable[[], AbstractContextManager[bool]]
-"""While the context lasts nobody gets the table's lease; it gives False when somebody has it."""
+"""Holds the table's lease while the context lasts; yields False if a job has it."""
 
 Adopt = Callable[[LakeBase], None]
-"""Tells the coordinator what the lake holds, before a fence moves the tag away from it."""
+"""Reports the lake's state to the coordinator before a fence moves the tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanOptions:
-    """`grace_ms`: younger files are left alone, as a cancelled task goes on writing for seconds. `max_age_ms`: a round
-    older than that never commits and an intent older than that need not be kept (`tiering.round.max-age`)."""
+    """`grace_ms`: younger files are left alone, as a cancelled task goes on writing for seconds. `max_age_ms`: older
+    rounds never commit, and older intents need not be retained (`tiering.round.max-age`)."""
 
     grace_ms: int = 600_000
     max_age_ms: int = 2 * 24 * 3_600_000
@@ -37,7 +38,8 @@ class OrphanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanReport:
-    """`waiting`: orphans that a later pass will take. `stopped`: why this pass took fewer than it found."""
+    """Result of one pass. `waiting`: orphans for a later pass. `stopped`: why this pass deleted fewer than it
+    detected."""
 
     files: int = 0
     bytes: int = 0
@@ -48,7 +50,7 @@ class OrphanReport:
 
 
 class OrphanRemoval:
-    """One table's. Safe to stop anywhere and to run again, also twice at once."""
+    """Orphan removal of one table. Safe to stop anywhere and to run again, also twice at once."""
 
     def __init__(
         self, lake: LakeStorage, table: TableInfo, *, clock: Clock, options: OrphanOptions, hold: Hold, adopt: Adopt
@@ -59,9 +61,8 @@ class OrphanRemoval:
         self._upkeep = lake.open_maintenance(table)
 
     def by_intents(self, intents: IntentStore) -> OrphanReport:
-        """Looks under the prefixes of recorded intents. Raises what the lake raises; a rolled back lake stops
-        the pass.
-        """
+        """Checks the files under the prefixes of recorded intents. Raises errors of the lake; a rolled back lake stops
+        the pass."""
         open_intents = intents.open_intents(self._table.table_id)
         listed = self._list(open_intents)
         fault_point("orphans.listed", table=str(self._table.path))
@@ -81,9 +82,8 @@ class OrphanRemoval:
         )
 
     def sweep(self) -> OrphanReport:
-        """Looks at every file of ours, for when intents were lost. Always fences before it deletes: whose files they
-        are is not known.
-        """
+        """Checks every file of ours, if intents were lost. Always fences before it deletes, as the files' writers are
+        unknown."""
         try:
             before = self._reader.load_base()
             listed = list(self._upkeep.list_files())
@@ -101,9 +101,8 @@ class OrphanRemoval:
         return OrphanReport(files=files, bytes=freed, fenced=fenced)
 
     def _fence_unless(self, is_enough: Callable[[LakeBase], bool]) -> tuple[LakeBase, bool]:
-        """The base as it then is, and whether this call fenced. Reconciles first; fences only
-        while the table is held.
-        """
+        """Returns the base, and whether this call fenced. Reconciles first; fences only while it holds the table's
+        lease."""
         base = self._reader.load_base()
         if is_enough(base):
             return base, False
@@ -120,7 +119,7 @@ class OrphanRemoval:
             return self._reader.load_base(), fenced
 
     def _commit_fence(self, base: LakeBase) -> bool:
-        """A conflict or a lost answer is no trouble: what counts is what the lake says when it is read again."""
+        """Fences. A conflict or a lost answer does not matter: the lake is read again."""
         try:
             self._upkeep.fence(base, new_round_id(), int(base.epoch))
         except (CommitConflict, CommitUnknown):
@@ -128,7 +127,7 @@ class OrphanRemoval:
         return True
 
     def _delete(self, listed: Iterable[StoredFile]) -> tuple[int, int]:
-        """(files, bytes). References are read here, after the fence."""
+        """Deletes files; returns their number and bytes. References are read here, after the fence."""
         used = self._upkeep.references()
         victims = sorted(f.path for f in listed if self._is_ripe(f) and f.path not in used)
         fault_point("orphans.before-delete", table=str(self._table.path), files=victims)
@@ -137,7 +136,7 @@ class OrphanRemoval:
         return len(victims), freed
 
     def _forget(self, intents: IntentStore, still_open: Sequence[Intent], base: LakeBase) -> int:
-        """Lets go of intents whose writer cannot commit, is surely over, and has left nothing."""
+        """Forgets intents whose writer cannot commit, has ended, and left no file."""
         used = self._upkeep.references()
         over = [i for i in still_open if is_stopped(i, base) and self._is_over(i)]
         listed = self._list(over)
@@ -148,7 +147,7 @@ class OrphanRemoval:
         return len(gone)
 
     def _list(self, intents: Sequence[Intent]) -> dict[RoundId, Sequence[StoredFile]]:
-        """By the prefix that this lake gives to each round: what an intent says of it came from a job."""
+        """Uses the prefix that this lake gives to each round, not the one in the intent, which a job wrote."""
         named = [i.round_id for i in intents if i.round_id]
         committer = self._lake.open_committer(self._table) if named else None
         prefixes = {r: committer.prefix(r) for r in named if committer is not None}
@@ -159,16 +158,17 @@ class OrphanRemoval:
         return file.modified_at_ms <= self._clock.now_ms() - self._options.grace_ms
 
     def _is_over(self, intent: Intent) -> bool:
-        """A committed round has ended; of any other a writer may sleep as long as a round may live."""
+        """Whether the writer has ended. A committed round has; the writer of any other may sleep as long as a round may
+        live."""
         wait = self._options.grace_ms if intent.state is IntentState.COMMITTED else self._options.max_age_ms
         return intent.recorded_at_ms <= self._clock.now_ms() - wait
 
 
 def is_stopped(intent: Intent, base: LakeBase) -> bool:
-    """Can this intent's writer no longer commit? Work that re-bases over rounds, as a compaction does, is stopped by a
-    higher fence alone."""
+    """Whether this intent's writer can no longer commit. Work that moves to a newer head, such as a compaction, is
+    stopped by a higher fence alone."""
     if intent.kind == TIER:
         return base.token != intent.token
     if intent.state is IntentState.COMMITTED:
-        return True  # it landed, on a head that any other request of it was not made for
+        return True  # it landed; its other requests were built on other heads
     return base.fence > intent.fence

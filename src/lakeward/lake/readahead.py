@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterators on threads of their own, a little ahead of whoever consumes them: one file is decoded while another is
-looked at.
+"""Runs iterators on threads that read a little ahead of the consumer: one file is decoded while another is
+processed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 WIDTH, DEPTH = 2, 4
-"""Sources at work at once, and items that each may be ahead: memory stays constant."""
+"""Sources that run at once, and items that each may be ahead: memory stays constant."""
 
 _LOOK_S = 0.1
-"""How often a source that waits for room looks whether anybody still wants it."""
+"""How often a source that waits for space checks whether it still has a consumer."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ class _Source(Generic[T]):
 
 
 def read_ahead(makers: Iterable[Callable[[], Iterator[T]]]) -> Iterator[T]:
-    """The items of all, in order. An error is raised where its item would have come; closing
-    early ends every thread.
-    """
+    """Yields the items of all iterators, in order. An error is raised in the place of its item; closing early ends
+    every thread."""
     waiting, running = deque(makers), deque[_Source[T]]()
     try:
         while waiting or running:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's files in an object store with conditional puts: nobody's commit can replace another's."""
+"""A table's files in an object store with conditional puts: no commit can replace another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeward.spi import StoredFile
 
 S3_OPTIONS = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.security-token")
 _TAKEN = (409, 412)
-"""What a store answers where somebody was first."""
+"""Answers of a store if the object exists already."""
 
 
 class S3Files(TableFiles):
@@ -41,7 +41,7 @@ class S3Files(TableFiles):
 
     @cached_property
     def filesystem(self) -> fs.FileSystem:
-        """Credentials that are not given come from the environment, as for the client."""
+        """Opens a client. Credentials that are not configured come from the environment, as the client does."""
         given = {
             "access_key": self._options.get("s3.access-key"),
             "secret_key": self._options.get("s3.secret-key"),
@@ -67,7 +67,8 @@ class S3Files(TableFiles):
         return [o["Key"].removeprefix(key) for page in pages for o in page.get("Contents", ())]
 
     def put_exclusively(self, path: str, data: str | bytes) -> bool:
-        """A put whose answer was lost is sent again by the client, and finds itself."""
+        """Puts an object if none exists. If the answer to a put was lost, the client sends it again and finds its own
+        object."""
         from botocore.exceptions import ClientError
 
         (bucket, key), body = _parts(path), data.encode() if isinstance(data, str) else data
@@ -149,7 +150,7 @@ def _s3(options: tuple[tuple[str, str], ...]) -> S3Files:
 
 
 def files_of(lake_table: Any) -> AllowedFiles:
-    """Of a table of Paimon's library."""
+    """Returns the files of a table of Paimon's library."""
     inner = files_at(plain_path(str(lake_table.table_path)), lake_table.file_io.properties.to_map())
     bounds = MetadataBounds.parse(lake_table.file_io.properties.to_map())
     return AllowedFiles(inner, allowed_of(lake_table), bounds)

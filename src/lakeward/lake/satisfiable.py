@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of scans: which columns one names, and whether it can be true of any row, given what is known of all rows:
-partition values, bounds of columns."""
+"""Filters of scans: which columns a filter names, and whether it can be true of any row, given facts about all rows:
+partition values, bounds of columns.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +16,17 @@ from lakeward.errors import InvalidRequest
 
 
 def may_match(filter: pc.Expression, schema: pa.Schema, known: Sequence[pc.Expression]) -> list[bool]:
-    """For each of `known` (an expression that holds for every row of something), whether the filter may hold too.
+    """Returns, for each of `known` (an expression that holds for every row of a file), whether the filter may hold too.
 
-    Arrow simplifies a filter under what is known only for fragments of a dataset, so each fact becomes a fragment that
-    is never opened. In doubt the answer is yes."""
-    import pyarrow.dataset as ds  # loads pandas where that is installed: half a second that most processes never need
+    Arrow simplifies a filter by known facts only for fragments of a dataset, so each fact becomes a fragment that is
+    never opened. When in doubt the answer is yes."""
+    import pyarrow.dataset as ds  # loads pandas if installed: half a second that most processes do not need
 
     parquet, nowhere = ds.ParquetFileFormat(), fs.LocalFileSystem()
     fragments = [parquet.make_fragment(str(at), nowhere, partition_expression=fact) for at, fact in enumerate(known)]
     try:
-        kept = ds.FileSystemDataset(fragments, schema, parquet, nowhere).get_fragments(filter=filter)
-        possible = {int(f.path) for f in kept}
+        matching = ds.FileSystemDataset(fragments, schema, parquet, nowhere).get_fragments(filter=filter)
+        possible = {int(f.path) for f in matching}
     except (pa.ArrowException, TypeError, ValueError):
         return [True] * len(known)
     return [at in possible for at in range(len(known))]
@@ -35,7 +36,8 @@ _NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
 
 
 def filter_columns(filter: pc.Expression | None, types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
-    """The columns an expression names: it is bound to nothing first, and Arrow says which column it misses."""
+    """Returns the columns that an expression names: it is applied to an empty table, and Arrow reports which column is
+    missing."""
     if filter is None:
         return ()
     names: list[str] = []

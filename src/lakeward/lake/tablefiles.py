@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's files on a folder or in an object store. Those that are commits are the first under their name or none."""
+"""A table's files in a folder or in an object store. A file that is a commit is created only if its name is free."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from lakeward.spi import PROBE, StoredFile
 
 
 class TableFiles(ABC):
-    """Paths are whole: `/folder/name`, `s3://bucket/name`. All calls raise `OSError` for trouble outside."""
+    """Files of a table. Paths are absolute: `/folder/name`, `s3://bucket/name`. All calls raise `OSError` for errors of
+    storage."""
 
     bounds = MetadataBounds()
 
     @property
     @abstractmethod
     def filesystem(self) -> fs.FileSystem:
-        """For rows: files that are read in parts, and written as they grow."""
+        """The file system for rows: files that are read in parts, and written as they grow."""
 
     def read(self, path: str) -> str | None:
         data = self.read_bytes(path)
@@ -35,55 +36,55 @@ class TableFiles(ABC):
 
     @abstractmethod
     def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
-        """None where no file is. `limit`: at most so many bytes, of which there may be more."""
+        """Reads a file; None if it does not exist. `limit`: reads at most this many bytes of a longer file."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """Of what lies directly in it; none where it is not there."""
+        """Lists names in a folder, not in folders below it; none if the folder does not exist."""
 
     def has_folder(self, folder: str) -> bool:
-        """An object store has none that could be away."""
+        """Whether the folder exists. An object store has no folders that could be missing."""
         return True
 
     @abstractmethod
     def put_exclusively(self, path: str, data: str | bytes) -> bool:
-        """False where a file is, whoever made it. The name never shows half of one."""
+        """Creates a file in one step; false if it exists."""
 
     @abstractmethod
     def put(self, path: str, data: str | bytes) -> None:
-        """Whole or not at all, in place of what is there."""
+        """Writes a file in one step; replaces an existing one."""
 
     @abstractmethod
     def delete(self, path: str) -> int:
-        """Bytes freed; 0 where it is gone."""
+        """Deletes a file; returns the bytes freed, 0 if it does not exist."""
 
     def remove_folder(self, folder: str) -> None:
-        """With all that lies below it. Safe to repeat."""
+        """Deletes a folder with its contents. Safe to repeat."""
         for file in self.walk(folder):
             self.delete(file.path)
 
     @abstractmethod
     def made_at(self, path: str) -> int | None:
-        """When it was made, by the storage's own clock; only the order counts."""
+        """Returns the time of the file's creation by the storage's own clock; only the order counts."""
 
     @abstractmethod
     def modified_at_ms(self, path: str) -> int | None: ...
 
     @abstractmethod
     def stamp(self, path: str) -> str | None:
-        """Another one when another file took its name; None where none is."""
+        """Identifies the file under this name: another file gets another stamp. None if no file exists."""
 
     @abstractmethod
     def walk(self, folder: str) -> Iterator[StoredFile]: ...
 
     def probe(self, folder: str, name: str = PROBE) -> None:
-        """Writes and deletes a small file whose name begins so. Safe to repeat."""
+        """Writes and deletes a small file whose name begins with `name`. Safe to repeat."""
         path = f"{folder}/{name}{uuid.uuid4().hex}"
         self.put(path, "lakeward")
         self.delete(path)
 
     def check(self, path: str) -> str:
-        """The same path, where the table's files may lie (`AllowedFiles`)."""
+        """Returns the same path if the table's files may be there (`AllowedFiles`)."""
         return path
 
     def open_input(self, path: str) -> pa.NativeFile:
@@ -96,7 +97,8 @@ class TableFiles(ABC):
         return source
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """Shows nothing, or part of it, until it is closed: for files that a commit names later."""
+        """Opens a file for writing. Readers may see nothing or a part of it until it is closed: for files that a commit
+        names later."""
         return self.filesystem.open_output_stream(inside(path))
 
 
@@ -110,11 +112,11 @@ class LocalFiles(TableFiles):
         return super().open_output(path)
 
     def read_bytes(self, path: str, limit: int | None = None) -> bytes | None:
-        """A pipe is not waited for, and a device not read."""
+        """Opens a regular file: reading a pipe could block, and devices are not read."""
         try:
             with open(path, "rb", opener=_open_at_once) as source:
                 if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-                    raise OSError(f"{path} is no regular file")
+                    raise OSError(f"{path} is not a regular file")
                 return source.read(-1 if limit is None else limit)
         except FileNotFoundError:
             return None
@@ -128,7 +130,7 @@ class LocalFiles(TableFiles):
         return os.path.isdir(folder)
 
     def put_exclusively(self, path: str, data: str | bytes) -> bool:
-        """By link(2)."""
+        """Creates a file with link(2)."""
         staged = _stage(path, _bytes(data))
         try:
             os.link(staged, path)
@@ -150,7 +152,7 @@ class LocalFiles(TableFiles):
         return 0
 
     def remove_folder(self, folder: str) -> None:
-        """Gone at once under its name, so that nobody reads half of it."""
+        """Removes the name first, so that no reader sees a part of the file."""
         parent, name = os.path.split(folder.rstrip("/"))
         aside = os.path.join(parent, f".{name}.dropped-{uuid.uuid4().hex}")
         with suppress(FileNotFoundError):
@@ -184,20 +186,20 @@ class LocalFiles(TableFiles):
 
 
 def plain_path(uri: str) -> str:
-    """As `TableFiles` spells what others spell as Hadoop does."""
+    """Converts Hadoop's spelling of a path to that of `TableFiles`."""
     if uri.startswith("s3a://"):
         return f"s3://{uri.removeprefix('s3a://')}"
     return uri.removeprefix("file://").removeprefix("file:")
 
 
 def inside(path: str) -> str:
-    """As its file system spells it."""
+    """Returns the path as its file system spells it."""
     return path.removeprefix("s3://")
 
 
 def sync(paths: Iterable[str]) -> None:
-    """On stable storage, with the folders that name them: a commit must not outlive its files. An object store
-    answers when they are."""
+    """Syncs files, and the folders that name them, to stable storage: a commit must not outlive its files. Objects are
+    stable when the store has answered."""
     local = [p for p in paths if "://" not in p]
     for path in [*local, *{os.path.dirname(p) for p in local}]:
         handle = os.open(path, os.O_RDONLY)
@@ -216,7 +218,7 @@ def _bytes(data: str | bytes) -> bytes:
 
 
 def _stage(path: str, data: bytes) -> str:
-    """Beside it, under a name that nobody reads."""
+    """Writes a temporary file in the same folder, under a name that readers ignore."""
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
@@ -225,7 +227,7 @@ def _stage(path: str, data: bytes) -> str:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-    except OSError:  # a full disk gets back what little there is
+    except OSError:  # frees the space on a full disk
         with suppress(OSError):
             os.unlink(staged)
         raise

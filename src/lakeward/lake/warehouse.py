@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a lake that is files alone keeps its tables: a folder or an S3 address, by the option `warehouse`."""
+"""Place of a lake that consists of files alone: a folder or an S3 address, in the option `warehouse`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHECK: Final = ".lakeward-check-"
 
 
 class WarehousePlugin(LakePlugin):
-    """Of a format whose lake is in the server's own folder where nobody names a warehouse."""
+    """Plugin of a format whose lake is in the server's own folder unless a warehouse is configured."""
 
     def defaults(self, data: Path) -> dict[str, str]:
         return {WAREHOUSE: str((data / WAREHOUSE).resolve())}
@@ -32,8 +32,8 @@ class WarehousePlugin(LakePlugin):
 
 @dataclass(frozen=True)
 class Warehouse:
-    """`location` holds a folder for each table. `options`: the lake's. `suffix`: how the name of a table's folder
-    ends."""
+    """The warehouse of a lake. `location`: contains a folder for each table. `options`: the lake's. `suffix`: end of
+    the folders' names."""
 
     lake: str
     location: str
@@ -48,7 +48,7 @@ class Warehouse:
         return f"{self.location}/{path.database}/{path.table}{self.suffix}"
 
     def files_of(self, path: TablePath) -> TableFiles:
-        """Those of one table: a path elsewhere is refused."""
+        """Returns the files of one table; other paths are refused."""
         allowed = AllowedPaths(str(path), self.folder(path), self.location, parse_locations(self.options))
         return AllowedFiles(self.files, allowed, MetadataBounds.parse(self.options))
 
@@ -62,7 +62,7 @@ class Warehouse:
 
 
 def parse_warehouse(lake: str, options: Mapping[str, str]) -> str:
-    """An absolute path, or `s3://bucket/prefix`. Raises `UnknownOption`, `InvalidConfig`."""
+    """Parses the option: an absolute path, or `s3://bucket/prefix`. Raises `UnknownOption`, `InvalidConfig`."""
     if unknown := sorted(set(options) - {WAREHOUSE, ALLOWED_LOCATIONS, LIMIT_OPTION, *S3_OPTIONS}):
         (nearest, *_) = (*difflib.get_close_matches(unknown[0], S3_OPTIONS, 1), WAREHOUSE)
         raise UnknownOption(where=f"datalake.{lake}", key=unknown[0], nearest=nearest)
@@ -70,18 +70,21 @@ def parse_warehouse(lake: str, options: Mapping[str, str]) -> str:
 
 
 def parse_location(lake: str, text: str) -> str:
-    """As `parse_warehouse`."""
+    """Parses a location. Raises as `parse_warehouse`."""
     url = urlparse(text)
     if url.scheme in ("s3", "s3a") and url.netloc:
         return f"s3://{url.netloc}{url.path.rstrip('/')}"
     if not text or url.scheme not in ("", "file"):
-        reason = f"{'' if text else 'it is missing; '}{text!r} is no folder (a path, or file:) and no s3:// address"
+        reason = (
+            f"{'' if text else 'it is missing; '}{text!r} is neither a folder (a path, or file:) nor an s3:// address"
+        )
         raise InvalidConfig(where=f"datalake.{lake}.{WAREHOUSE}", reason=reason)
     return os.path.abspath(unquote(url.path) if url.scheme else text)
 
 
 def missing_table(lake: str, files: TableFiles, warehouse: str, table: str) -> LakeError:
-    """What to raise for a table that is not there. A warehouse that is away as a whole may come back with them."""
+    """Returns the error for a missing table. If the whole warehouse is missing, the error is retryable, as it may be
+    mounted again."""
     if files.has_folder(warehouse):
         return LakeTableGone(table=table)
     return LakeUnavailable(

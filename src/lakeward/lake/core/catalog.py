@@ -23,7 +23,7 @@ from lakeward.spi import LakeCatalog, is_own
 
 @dataclass(frozen=True)
 class Allowed:
-    """Values, as a pattern and in words. Case does not matter."""
+    """Allowed values of a property: a pattern, and its description for error messages. Case does not matter."""
 
     pattern: str
     words: str
@@ -51,19 +51,20 @@ def check_allowed(
     said: Collection[str],
     allowed: Mapping[str, Allowed],
 ) -> None:
-    """`allowed`: names less the prefix; one that ends in a dot is what names begin with. Raises `InvalidTable`."""
+    """`allowed`: names without the prefix; a name that ends in a dot allows every name that begins with it. Raises
+    `InvalidTable`."""
     for key in (k for k in said if k.startswith(prefix) and k in properties):
         name = key.removeprefix(prefix)
-        found = [a for n, a in allowed.items() if n == name or (n.endswith(".") and name.startswith(n))]
-        if not found:
+        rules = [a for n, a in allowed.items() if n == name or (n.endswith(".") and name.startswith(n))]
+        if not rules:
             names = ", ".join(f"{prefix}{n}{'*' if n.endswith('.') else ''}" for n in allowed)
             reason = f"rounds do not know it; allowed are {names}"
             raise InvalidTable(table=str(path), field=key, value=properties[key], reason=reason)
-        found[0].check(path, key, properties[key])
+        rules[0].check(path, key, properties[key])
 
 
 _ATTEMPTS = 10
-"""Some formats take four commits for one change of columns."""
+"""Some formats need four commits for one change of columns."""
 
 
 class CoreCatalog(LakeCatalog, Generic[G]):
@@ -74,37 +75,38 @@ class CoreCatalog(LakeCatalog, Generic[G]):
 
     @abstractmethod
     def columns(self, ground: G) -> Sequence[Column]:
-        """The user's. Raises `UnsupportedType`."""
+        """Returns the user's columns. Raises `UnsupportedType`."""
 
     @abstractmethod
     def properties(self, ground: G) -> Mapping[str, str]: ...
 
     @abstractmethod
     def layout(self, ground: G) -> Mapping[str, str]:
-        """What must stay as it is besides columns, in words: partitions, primary key."""
+        """Describes the table's partitions and primary key, which may not change."""
 
     @abstractmethod
     def expected_layout(self, descriptor: TableDescriptor) -> Mapping[str, str]:
-        """The same, as `layout` would spell it."""
+        """Describes partitions and primary key of a descriptor in the same form as `layout`."""
 
     @abstractmethod
     def make(self, table: TableInfo, properties: Mapping[str, str]) -> bool:
-        """Creates the lake table in one step. False: one is there."""
+        """Creates the lake table in one step. False: a table exists there."""
 
     @abstractmethod
     def put_columns(self, ground: G, table: TableInfo, columns: Sequence[Column]) -> bool:
-        """Adds columns that it has not, on this ground. False: the head moved."""
+        """Adds columns that the lake table lacks, in one commit on this ground. False: the head moved."""
 
     @abstractmethod
     def put_properties(self, ground: G, table: TableInfo, changes: Mapping[str, str | None]) -> bool:
-        """As `put_columns`."""
+        """Sets properties in one commit on this ground. False: the head moved."""
 
     def shown_columns(self, ground: G, table: TableInfo) -> Sequence[Column]:
         """The lake's columns as this schema of the table sees them."""
         return self.columns(ground)
 
     def is_ahead(self, ground: G, table: TableInfo) -> bool:
-        """Is an ALTER under way, whose schema the lake table has already? Then names in its layout are newer ones."""
+        """Whether the lake table already has the schema of an ALTER that is not finished. Its layout then has the newer
+        names."""
         return False
 
     def check_columns(self, columns: Sequence[Column], table: str) -> None:
@@ -112,12 +114,12 @@ class CoreCatalog(LakeCatalog, Generic[G]):
         return
 
     def why_not(self, lake_key: str) -> str | None:
-        """Why a lake property is not set, in words; None: it may be."""
+        """Returns the reason why a lake property may not be set; None: it may be set."""
         return None
 
     def lake_key(self, key: str) -> str:
-        """`delta.X` is Delta's own X; `delta.history.X` and `delta.write.X` are read by us alone; anything else is kept
-        for the hot side's eyes."""
+        """Maps a table property to a lake property: `delta.X` is Delta's own X; `delta.history.X` and `delta.write.X`
+        are read by Lakeward alone; other keys are stored for the hot store."""
         if key.startswith((f"{self.lake}.history.", f"{self.lake}.write.")):
             return f"lakeward.{key.removeprefix(f'{self.lake}.')}"
         return key if key.startswith((f"{self.lake}.", "lakeward.")) else f"fluss.{key}"
@@ -181,7 +183,7 @@ class CoreCatalog(LakeCatalog, Generic[G]):
         return find_owner(log, log.load())
 
     def _alter(self, table: TableInfo, change: Any) -> None:
-        """On whatever version is there: rounds commit meanwhile."""
+        """Applies a change to the current version, and tries again when a round commits meanwhile."""
         log = self.open_log(table.path)
         for _ in range(_ATTEMPTS):
             if change(log.load()):
@@ -212,10 +214,10 @@ class CoreCatalog(LakeCatalog, Generic[G]):
 
 
 class WarehouseCatalog(CoreCatalog[G]):
-    """Of a format whose tables are folders below a warehouse."""
+    """Catalog of a format whose tables are folders below a warehouse."""
 
     allowed: Mapping[str, Allowed]
-    """Lake properties that a table may be given, without the format's prefix."""
+    """Lake properties that a table may have, without the format's prefix."""
 
     has_time_partitions = False
 
@@ -244,7 +246,7 @@ class WarehouseCatalog(CoreCatalog[G]):
 
 
 def missing_columns(table: TableInfo, have: Sequence[Column], columns: Sequence[Column]) -> list[Column]:
-    """Those that the lake table has not yet. Raises `LakeMismatch`."""
+    """Returns the columns that the lake table does not have yet. Raises `LakeMismatch`."""
     by_name = {c.name: c for c in have}
     for column in columns:
         known = by_name.get(column.name, column)
@@ -255,7 +257,7 @@ def missing_columns(table: TableInfo, have: Sequence[Column], columns: Sequence[
 
 
 def diff_columns(have: Sequence[Column], due: Sequence[Column]) -> list[str]:
-    """What differs, one line each; the order counts."""
+    """Describes each difference in one line; the order of columns counts."""
     types, expected = {c.name: str(c.type) for c in have}, {c.name: str(c.type) for c in due}
     diff = [
         f"column {name}: lake {types.get(name, 'has none')}, wanted {expected.get(name, 'none')}"
@@ -268,7 +270,7 @@ def diff_columns(have: Sequence[Column], due: Sequence[Column]) -> list[str]:
 
 
 def check_owner(table: TableInfo, owner: TableId | str | None, *, has_snapshots: bool, adopt: bool) -> None:
-    """`owner`: as its newest commit of ours says. Raises `LakeNotEmpty`, `LakeForeign`."""
+    """`owner`: the table id in our newest commit. Raises `LakeNotEmpty`, `LakeForeign`."""
     if not has_snapshots or owner == table.table_id:
         return
     if not adopt:

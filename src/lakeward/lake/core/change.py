@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one commit changes in a table's files, and who works that out: `Changes`."""
+"""The file changes of one commit, and `Changes`, which computes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F = TypeVar("F")
 
 
 class ChangeKind(StrEnum):
-    """The plug point's words for what a snapshot did."""
+    """Operation of a snapshot, in the words of the plug point."""
 
     APPEND = "append"
     UPSERT = "overwrite"
@@ -27,8 +27,8 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitChange:
-    """Figures of a commit. `deletes`: rows deleted by it; of a rewrite, those deleted since its plan. `total_rows`:
-    live rows afterwards; None where nobody counts them."""
+    """Figures of a commit. `deletes`: rows that it deletes; for a rewrite, rows deleted since its plan. `total_rows`:
+    live rows afterwards; None: not counted."""
 
     kind: ChangeKind
     rows: int = 0
@@ -41,7 +41,7 @@ class CommitChange:
 @dataclass(frozen=True, kw_only=True)
 class RowFileChange(CommitChange, Generic[F]):
     """A change of a format whose rows are deleted by position. `changed`: live files that lose rows, before and after.
-    `beside`: other files that the round's writers made, such as keys to delete."""
+    `beside`: other files that the round's writers wrote, such as keys to delete."""
 
     added: tuple[F, ...] = ()
     changed: tuple[tuple[F, F], ...] = ()
@@ -51,7 +51,7 @@ class RowFileChange(CommitChange, Generic[F]):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundWork:
-    """What a round brings to its commit, as `LakeCommitter.prepare` is given it."""
+    """Arguments of `LakeCommitter.prepare`."""
 
     results: Sequence[bytes]
     replaced: Mapping[Bucket, OffsetSet]
@@ -71,8 +71,8 @@ class RoundWork:
 
 @dataclass(frozen=True)
 class WholeGroup:
-    """A group of a rewrite all of whose inputs are live. `emptied`: paths of inputs that lost their last row since the
-    plan and left the table by that."""
+    """A group of a rewrite all of whose inputs are live. `emptied`: paths of inputs that left the table since the plan
+    because their last row was deleted."""
 
     result: RewriteResult
     emptied: frozenset[str] = field(default_factory=frozenset)
@@ -83,19 +83,20 @@ C_co = TypeVar("C_co", bound=CommitChange, covariant=True)
 
 
 class Changes(ABC, Generic[G_contra, C_co]):
-    """Works out what a commit changes. `PositionChanges` does it for formats that delete by position; a format that
-    merges by key, or has manifests of its own, brings its own."""
+    """Computes what a commit changes. `PositionChanges` does it for formats that delete by position. Formats that merge
+    by key or have their own manifests implement it themselves."""
 
     @abstractmethod
     def plan_round(self, ground: G_contra, work: RoundWork) -> C_co:
-        """Resolves what the round replaces on this ground and writes delete files. Raises `ReplacedRowMissing`,
-        `ForeignRowsFound`, `LakeSchemaBroken`, `InvalidRequest`."""
+        """Resolves the rows that the round replaces on this ground and writes delete files. Raises
+        `ReplacedRowMissing`, `ForeignRowsFound`, `LakeSchemaBroken`, `InvalidRequest`."""
 
     @abstractmethod
     def find_whole(self, ground: G_contra, results: Sequence[RewriteResult]) -> Sequence[WholeGroup]:
-        """Groups that can still take the place of their inputs. None while foreign rows wait for the next round, which
-        looks for them since our newest commit."""
+        """Returns the groups that can still replace their inputs. None of them can while foreign rows wait for the next
+        round, which looks for foreign rows since our newest commit."""
 
     @abstractmethod
     def plan_rewrite(self, ground: G_contra, groups: Sequence[WholeGroup], round_id: RoundId) -> C_co:
-        """New files in, inputs out; rows deleted from inputs since the plan are deleted from the new files."""
+        """Adds the new files and removes the inputs; rows deleted from inputs since the plan are deleted from the new
+        files."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows between files of a lake and readers and writers: fitted to today's columns, without deleted rows, and with the
-system columns of a *clean* lake table, which has the user's columns alone.
+"""Converts rows between lake files and readers or writers: fits them to the current columns, removes deleted rows, and
+adds the system columns of a *clean* lake table, which stores the user's columns only.
 
-A file of a clean log table says its bucket and its first and last offset outside its rows, in its format's own way.
-A row's offset is its file's first one plus the row's position, where the file has no hole. What is not known is -1, as
-it is in rows of Fluss's KV snapshots.
+A file of a clean log table records its bucket and its first and last offset outside its rows, in its format's own way.
+A row's offset is its file's first offset plus the row's position, if the file has no gaps. Unknown offsets are -1, as
+in rows of Fluss's KV snapshots.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from lakeward.model import (
 
 
 def check_partition_keys(path: TablePath, descriptor: TableDescriptor, *, by_time: bool = False) -> None:
-    """Of whole columns. The rule is ours: lake formats can do more. `by_time`: the format has partitions by the time of
-    a column. Raises `UnsupportedType`."""
+    """Checks the types of partition columns. The rule is Lakeward's: lake formats can do more. `by_time`: the format
+    has partitions by the time of a column. Raises `UnsupportedType`."""
     for key in descriptor.partitioning:
         kind = descriptor.schema.column(key.column).type
         if key.unit is None and not row_of(kind).partition_key:
@@ -49,7 +49,7 @@ def check_partition_keys(path: TablePath, descriptor: TableDescriptor, *, by_tim
 
 
 def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:
-    """As partitions and logs spell it. Raises `InvalidRequest`."""
+    """Parses a partition value as partitions and logs spell it. Raises `InvalidRequest`."""
     if not text:
         return None
     try:
@@ -60,22 +60,22 @@ def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:
         if pa.types.is_date(kind):
             return datetime.date.fromisoformat(text)
     except (ValueError, KeyError) as error:
-        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is no {kind}") from error
+        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is not a {kind}") from error
     if pa.types.is_string(kind):
         return text
-    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} is no type for a partition key")
+    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} cannot be a partition key")
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Columns that were added since are null."""
+    """Fits rows to a schema; columns that were added since the rows were written are null."""
     have, count = set(rows.column_names), rows.num_rows
     columns = [cast_values(rows.column(f.name), f.type) if f.name in have else pa.nulls(count, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def conform(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str], table: str) -> pa.Table:
-    """By name, cast, a newer lake column filled with nulls, partition columns by their values. Raises
-    `LakeSchemaBroken`."""
+    """Matches columns by name and casts them. Newer lake columns are null, partition columns get their values from
+    `partition`. Raises `LakeSchemaBroken`."""
     names, arrays = set(rows.column_names), []
     for field in schema:
         if field.name in partition:
@@ -95,8 +95,8 @@ def conform(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str], tab
 
 
 def keep_rows(rows: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
-    """Column by column: a table's own filter looks every row up by its number, which takes twice as long where few
-    rows go."""
+    """Filters column by column: `pa.Table.filter` looks up every row by its number, which takes twice as long if it
+    removes few rows."""
     mask = pa.array(keep)
     return pa.Table.from_arrays([c.filter(mask) for c in rows.columns], schema=rows.schema)
 
@@ -105,9 +105,8 @@ SYSTEM = frozenset({BUCKET, OFFSET, TIMESTAMP})
 
 
 def fill_address(rows: pa.Table, bucket: Bucket | None, first: int | None, start: int) -> pa.Table:
-    """`start`: the position of the table's first row in its file. `first` None: the file does not tell its rows'
-    offsets. Columns that the rows do not have are not added.
-    """
+    """Fills in bucket and offset. `start`: the position of the table's first row in its file. `first` None: the file
+    does not record its rows' offsets. Columns that the rows do not have are not added."""
     for name in SYSTEM & set(rows.column_names):
         at = rows.column_names.index(name)
         values = _column(name, rows.num_rows, bucket, first, start)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table's commits, for every format: prepared on a head, sent on exactly that head."""
+"""Commits of one table, for every format: prepared on a head, sent on exactly that head."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lakeward.spi import (
 )
 
 _EXPIRED_AT_ONCE = 200
-"""Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""
+"""The most snapshots that one commit removes: a round adds one, so that any backlog shrinks quickly."""
 
 
 class CoreCommitter(LakeCommitter, Generic[G]):
@@ -79,13 +79,13 @@ class CoreCommitter(LakeCommitter, Generic[G]):
     ) -> PreparedRewrite:
         ground = self._fresh(base, round_id, as_is=False)
         groups = self._table.changes.find_whole(ground, results)
-        whole = [g.result for g in groups]
-        left_out = tuple(r.group.index for r in results if r not in whole)
-        if not whole or base.token is None:
+        results_of_whole = [g.result for g in groups]
+        left_out = tuple(r.group.index for r in results if r not in results_of_whole)
+        if not results_of_whole or base.token is None:
             return PreparedRewrite(committable=None, left_out=left_out)
         change = self._table.changes.plan_rewrite(ground, groups, round_id)
-        rows, own = rows_after(whole, base.lake_rows), CommitProperties.rewrite(base, extra)
-        committable = self.build(ground, base, own, replace(change, total_rows=rows), rewrite_id=round_id)
+        rows, properties = rows_after(results_of_whole, base.lake_rows), CommitProperties.rewrite(base, extra)
+        committable = self.build(ground, base, properties, replace(change, total_rows=rows), rewrite_id=round_id)
         return PreparedRewrite(committable=committable, left_out=left_out, carried=change.deletes)
 
     def build(
@@ -98,7 +98,7 @@ class CoreCommitter(LakeCommitter, Generic[G]):
         fence_step: int = 0,
         rewrite_id: RoundId | None = None,
     ) -> Committable:
-        """The commit of a change on this ground, whatever made it."""
+        """Builds the commit of a change on this ground."""
         keys: dict[str, str | None] = {
             **encode_all_keys(
                 self._info.table_id,
@@ -110,11 +110,11 @@ class CoreCommitter(LakeCommitter, Generic[G]):
             ),
             **self._log.own_keys(ground, base, properties, change),
         }
-        known_keys = {k: v for k, v in keys.items() if v is not None}
+        own_keys = {k: v for k, v in keys.items() if v is not None}
         retries, retry_s = self._log.retries(ground)
         return Committable(
             base=replace(base, loaded=ground),
-            payload=self._log.encode(ground, rewrite_id or properties.round_id, known_keys, change),
+            payload=self._log.encode(ground, rewrite_id or properties.round_id, own_keys, change),
             rows=change.rows,
             deletes=change.deletes,
             files=change.files,
@@ -160,8 +160,9 @@ class CoreCommitter(LakeCommitter, Generic[G]):
         return loaded if isinstance(loaded, self._log.ground_type) else self._log.load()
 
     def _fresh(self, base: LakeBase, round_id: RoundId, *, as_is: bool) -> G:
-        """The table now, which may have other columns or properties than the base had. Raises `CommitConflict` if it is
-        not what the base says. `as_is`: a resync may build on a table that someone rolled back."""
+        """Loads the table again; columns or properties may have changed since the base was read. Raises
+        `CommitConflict` if the head is not the base's. `as_is`: a resync may build on a table that someone rolled back.
+        """
         ground = self._loaded(base)
         if not self._log.is_current(ground):
             ground = self._log.load()

@@ -10,7 +10,7 @@ from lakeward.errors import LakeTableGone, LakeUnavailable, LakewardError
 from lakeward.model import of_table
 
 _PANIC = "PanicException"
-"""Of a library in Rust, for a file that it did not expect. It is no `Exception`: it would pass every other handler."""
+"""Raised by libraries in Rust for an unexpected file. It is not an `Exception`, so other handlers do not catch it."""
 
 LakeErrors = Callable[[str, str], AbstractContextManager[None]]
 
@@ -21,8 +21,9 @@ def lake_errors(
     missing: tuple[type[Exception], ...] = (),
     is_transient: Callable[[Exception], bool] = lambda _: False,
 ) -> LakeErrors:
-    """For a format: `errors(table, "read a file of")` runs one operation. `missing` errors become `LakeTableGone`.
-    `OSError`, `transient` errors and those that `is_transient` names become `LakeUnavailable`: a retry may succeed."""
+    """Builds the error translation of a format: `errors(table, "read a file of")` runs one operation. `missing` errors
+    become `LakeTableGone`. `OSError`, `transient` errors and those that `is_transient` names become `LakeUnavailable`:
+    a retry may succeed."""
     transient = (OSError, *transient)
 
     @contextmanager

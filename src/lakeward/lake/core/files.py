@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a format does with data files whose rows are deleted by position: read them, mark rows deleted, list, delete."""
+"""Data files of formats that delete rows by position: reading, marking rows deleted, listing, deleting."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ class AddressedFiles(ABC, Generic[F]):
 
     @abstractmethod
     def describe(self, file: F) -> LakeFile:
-        """As the plug point shows it. What follows from it may be overridden where that is cheaper."""
+        """Describes a file for the plug point. Methods whose default uses this may be overridden if there is a cheaper
+        way."""
 
     @abstractmethod
     def offsets(self, file: F) -> Offsets:
-        """Of every row, deleted ones too, in the file's order. Reads the file."""
+        """Reads the offset of every row, deleted rows included, in the file's order."""
 
     @abstractmethod
     def deleted(self, file: F) -> OffsetSet:
-        """Positions that are deleted by position."""
+        """Returns the positions that positional deletes remove."""
 
     def key(self, file: F) -> str:
-        """The same for a file whatever is deleted from it."""
+        """Identifies a file; the key stays the same when rows of the file are deleted."""
         return self.path(file)
 
     def path(self, file: F) -> str:
@@ -48,15 +49,15 @@ class AddressedFiles(ABC, Generic[F]):
         return self.describe(file).path
 
     def bucket(self, file: F) -> Bucket | None:
-        """None: it has rows of several, or does not say."""
+        """None: the file has rows of several buckets, or does not record its bucket."""
         return self.describe(file).bucket
 
     def bounds(self, file: F) -> OffsetRange | None:
-        """Of the offsets in it, where known without reading it."""
+        """Returns the range of its offsets, if known without reading the file."""
         return self.describe(file).offsets
 
     def rows(self, file: F) -> int:
-        """Deleted ones too."""
+        """Counts all rows, deleted ones included."""
         return self.describe(file).record_count
 
     def live_rows(self, file: F) -> int:
@@ -66,15 +67,15 @@ class AddressedFiles(ABC, Generic[F]):
         return self.describe(file).size_bytes
 
     def delete_files(self) -> int:
-        """How many, for metrics."""
+        """Counts delete files, for metrics."""
         return len({d.path for f in self.files for d in self.describe(f).deletes})
 
     def places(self, file: F) -> Sequence[tuple[Bucket | None, Offsets | None]]:
-        """Which of its rows, by position, belong to which bucket; None: all."""
+        """Returns the positions of its rows per bucket; None: all of them."""
         return [(self.bucket(file), None)]
 
     def dead(self, file: F) -> OffsetSet:
-        """Positions of rows that are deleted in any way."""
+        """Returns the positions of rows that are deleted in any way."""
         return self.deleted(file)
 
     def live_positions(self, file: F) -> Offsets:
@@ -82,15 +83,15 @@ class AddressedFiles(ABC, Generic[F]):
         return every[~self.dead(file).mask(every)]
 
     def is_same(self, file: F, before: F) -> bool:
-        """Does a file of the same key have the same rows deleted as before?"""
+        """Whether a file of the same key has the same rows deleted as before."""
         return file == before
 
     def origins(self, bucket: Bucket | None, buckets: Collection[Bucket | None]) -> Collection[Bucket | None]:
-        """Those of `buckets` that rows of this one may have come from when files were rewritten."""
+        """Returns the buckets among `buckets` whose rows may have moved to this file when files were rewritten."""
         return [bucket] if bucket in buckets else []
 
     def is_input(self, file: F, planned: LakeFile) -> bool:
-        """Is this live file the one that a rewrite was planned with? Its path is the same."""
+        """Whether this live file is the one that a rewrite was planned with; both have the same path."""
         return True
 
 
@@ -99,7 +100,7 @@ class SnapshotFiles(AddressedFiles[F]):
 
     @abstractmethod
     def read(self, files: Sequence[F], schema: pa.Schema) -> Iterator[pa.Table]:
-        """Live rows in the files' order, with these columns; one that was added since a file was written is null."""
+        """Reads live rows in the files' order, with these columns; columns added since a file was written are null."""
 
     def prune(self, files: Sequence[F], filter: pc.Expression, schema: pa.Schema) -> Sequence[F]:
         """Leaves out files in which no row matches. `schema`: the filter's columns."""
@@ -108,7 +109,7 @@ class SnapshotFiles(AddressedFiles[F]):
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenFiles(Generic[F]):
-    """What a round's writers made. `beside`: other files, passed to the log as they are."""
+    """Files that a round's writers wrote. `beside`: other files, passed to the log unchanged."""
 
     files: Sequence[F]
     beside: Sequence[Any] = ()
@@ -117,7 +118,8 @@ class WrittenFiles(Generic[F]):
 
 @dataclass(frozen=True, kw_only=True)
 class RewrittenFiles(Generic[F]):
-    """What an executor made of one group: new files in the order of their rows, and per input where its rows went."""
+    """Files that an executor wrote for one group: new files in the order of their rows, and for each input the new
+    positions of its rows."""
 
     files: Sequence[F]
     ranks: Sequence[RankTable]
@@ -125,7 +127,7 @@ class RewrittenFiles(Generic[F]):
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion(Generic[F]):
-    """Rows that one file loses. `positions`: live until now; `dead`: deleted before."""
+    """Rows to delete from one file. `positions`: rows that are live; `dead`: rows deleted before."""
 
     file: F
     positions: OffsetSet
@@ -134,7 +136,7 @@ class Deletion(Generic[F]):
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedFiles(Generic[F]):
-    """Files after their deletions, in the same order; how many delete files were written, and their size."""
+    """Files after their deletions, in the same order; number and size of the delete files written."""
 
     files: Sequence[F]
     delete_files: int
@@ -142,27 +144,27 @@ class MarkedFiles(Generic[F]):
 
 
 class StoredFiles(ABC, Generic[G]):
-    """One table's files in storage, of whatever format. All calls may block and raise `LakeUnavailable`."""
+    """Files of one table in storage, for any format. All calls may block and raise `LakeUnavailable`."""
 
     @abstractmethod
     def handle(self, ground: G, round_id: RoundId) -> bytes:
-        """What writers need to know of the table, as versioned bytes."""
+        """Returns the table's facts for writers, as versioned bytes."""
 
     @abstractmethod
     def prefix(self, round_id: RoundId) -> str:
-        """What the paths of all files begin with that a round may write."""
+        """Returns the prefix of all paths that a round may write."""
 
     @abstractmethod
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
-        """Files of ours in storage, referenced or not: under a round's prefix, or all."""
+        """Lists our files in storage, referenced or not: those of a round's prefix, or all."""
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
-        """`list_files` of several rounds, with one listing where a format lists a whole folder anyway."""
+        """`list_files` of several rounds, with a single listing if the format lists a whole folder anyway."""
         return {prefix: list(self.list_files(prefix)) for prefix in prefixes}
 
     @abstractmethod
     def delete(self, path: str) -> int:
-        """Returns the bytes freed; 0 where it is gone already."""
+        """Returns the bytes freed; 0 if the file does not exist."""
 
     def probe(self) -> None:
         """Writes and deletes a small file beside the data. Default: the files are in memory."""
@@ -170,7 +172,8 @@ class StoredFiles(ABC, Generic[G]):
 
 
 class FolderFiles(StoredFiles[G]):
-    """Of a table that is a folder. `table`: its path, for messages. `data_folder`: below it lies what rounds write."""
+    """Files of a table that is a folder. `table`: its path, for messages. `data_folder`: the folder that rounds write
+    to."""
 
     table: str
     folder: str
@@ -192,20 +195,20 @@ class FolderFiles(StoredFiles[G]):
 
 
 class RowFiles(StoredFiles[G], Generic[G, F]):
-    """Of a format whose rows are deleted by position."""
+    """Files of a format whose rows are deleted by position."""
 
     @abstractmethod
     def at(self, ground: G, snapshot_id: SnapshotId | None = None) -> SnapshotFiles[F]:
-        """Those of a snapshot (default: the ground's own, also where only columns changed since its head). The snapshot
-        is one that the log still has."""
+        """Returns the files of a snapshot (default: the ground's own, also if only columns changed since its head). The
+        log must still have the snapshot."""
 
     @abstractmethod
     def among(self, ground: G, files: Sequence[F]) -> SnapshotFiles[F]:
-        """Those that a commit will add."""
+        """Returns the files that a commit will add."""
 
     @abstractmethod
     def schema(self, ground: G) -> pa.Schema:
-        """Of rows as reads return them: today's columns, then the system columns."""
+        """Schema of rows as reads return them: the current columns, then the system columns."""
 
     @abstractmethod
     def parse_written(self, ground: G, results: Sequence[bytes]) -> WrittenFiles[F]: ...
@@ -214,7 +217,7 @@ class RowFiles(StoredFiles[G], Generic[G, F]):
     def parse_rewritten(self, ground: G, result: RewriteResult) -> RewrittenFiles[F]: ...
 
     def number(self, ground: G, files: Sequence[F]) -> Sequence[F]:
-        """New files as their commit will number them; called before rows of them are deleted."""
+        """Numbers new files as their commit will; called before rows of them are deleted."""
         return files
 
     @abstractmethod
@@ -222,13 +225,14 @@ class RowFiles(StoredFiles[G], Generic[G, F]):
         """Writes delete files. A crash leaves files that no snapshot references."""
 
     def was_emptied(self, ground: G, planned: LakeFile, result: RewriteResult) -> bool:
-        """Did a file leave the table since the plan because a round deleted its last row? If not, others moved it."""
+        """Whether a file left the table since the plan because a round deleted its last row. If not, another engine
+        moved it."""
         return False
 
     @abstractmethod
     def deleted_rows(self, file: LakeFile) -> OffsetSet:
-        """Positions that its deletes take out. Raises `LakeTampered`."""
+        """Returns the positions that the file's deletes remove. Raises `LakeTampered`."""
 
     @abstractmethod
     def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        """Offsets of the rows that its deletes take out."""
+        """Returns the offsets of rows that the file's deletes remove."""

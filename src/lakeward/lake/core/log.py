@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a format's log of snapshots does for the commit protocol: load the table, append one snapshot on an exact head,
-look back, let old snapshots go.
+"""The snapshot log of a format, as the commit protocol uses it: load the table, append a snapshot on an exact head,
+read the history, expire old snapshots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakeward.spi import CommitProperties, decode_offsets
 
 
 class TableGround(Protocol):
-    """A table as it was loaded once, immutable: what a commit is built on."""
+    """A table as loaded once, immutable. Commits are built on it."""
 
     @property
     def head_id(self) -> SnapshotId | None:
@@ -29,7 +29,7 @@ class TableGround(Protocol):
 
 
 class Request(Protocol):
-    """A commit as it is sent. `keys`: what the new snapshot says of itself."""
+    """A commit as it is sent. `keys`: metadata of the new snapshot."""
 
     @property
     def round_id(self) -> RoundId: ...
@@ -53,8 +53,8 @@ class CommitRefused(Exception):
 
 @dataclass(frozen=True)
 class VersionRequest:
-    """The request of a log whose versions are counted. `head`: the version it was built on. `expired`: versions that
-    earlier commits took out. `change`: the format's own, as JSON."""
+    """The request of a log with numbered versions. `head`: the version it was built on. `expired`: versions that
+    earlier commits removed. `change`: the format's own data, as JSON."""
 
     head: int
     round_id: RoundId
@@ -73,7 +73,7 @@ class VersionRequest:
         return cls(*own, body)
 
     def expired_with(self, more: Collection[SnapshotId], head_id: SnapshotId | None) -> list[int]:
-        """With those that go with this commit; the version and the snapshot that it stands on stay."""
+        """Expired versions after this commit; the new version and the snapshot it is based on stay."""
         kept = {self.head, *(int(v) for v in (head_id,) if v)}
         return sorted({*self.expired, *map(int, more)} - kept)
 
@@ -84,8 +84,8 @@ R = TypeVar("R", bound=Request)
 
 
 class SnapshotHistory(ABC, Generic[G]):
-    """One table's snapshots, as they are looked back on. All calls may block on storage and raise `LakeUnavailable`;
-    none keeps state between calls but caches. `G`: the loaded table."""
+    """Reads the snapshots of one table. All calls may block on storage and raise `LakeUnavailable`; none keeps state
+    between calls except caches. `G`: the loaded table."""
 
     lake: str
     """The format's name, for messages."""
@@ -100,45 +100,45 @@ class SnapshotHistory(ABC, Generic[G]):
 
     @abstractmethod
     def load(self) -> G:
-        """The table as it is now. Raises `LakeTableGone`, `LakeSchemaBroken`."""
+        """Loads the table. Raises `LakeTableGone`, `LakeSchemaBroken`."""
 
     def is_current(self, ground: G) -> bool:
-        """Is this cheap to say, and the table still as it was loaded? False loads it again."""
+        """Whether the table is still as it was loaded, if that is cheap to check. False loads it again."""
         return False
 
     @abstractmethod
     def newest_first(self, ground: G, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
-        """Snapshots, lazily: the head and its ancestors first, then any that a rollback left behind. `with_expired`:
-        also those that were let go and can still be read."""
+        """Returns snapshots, lazily: the head and its ancestors first, then any that a rollback left behind.
+        `with_expired`: also expired snapshots that can still be read."""
 
     def get(self, ground: G, snapshot_id: SnapshotId) -> LogSnapshot:
-        """Raises `SnapshotGone`, for an expired one as well."""
+        """Raises `SnapshotGone`, for an expired snapshot as well."""
         snapshot = next((s for s in self.newest_first(ground) if s.snapshot_id == snapshot_id), None)
         if snapshot is None:
             raise self.gone(snapshot_id)
         return snapshot
 
     def has(self, ground: G, snapshot_id: SnapshotId) -> bool:
-        """Can it still be read, expired or not?"""
+        """Whether the snapshot can still be read, expired or not."""
         return any(s.snapshot_id == snapshot_id for s in self.newest_first(ground, with_expired=True))
 
     def oldest_first(self, ground: G) -> Iterator[LogSnapshot]:
-        """Those that expiry may let go, and the head; lazily where that spares reads."""
+        """Returns the snapshots that may expire, and the head; lazily if that saves reads."""
         return iter(list(self.newest_first(ground))[::-1])
 
     def count(self, ground: G) -> int:
-        """Of `oldest_first`."""
+        """Counts the snapshots of `oldest_first`."""
         return sum(1 for _ in self.newest_first(ground))
 
     def superseded(self, ground: G, kept: int) -> Iterator[tuple[SnapshotId, int]]:
-        """Snapshots that expiry may let go, with the time at which the next one took their place, oldest first. `kept`:
-        so many of the newest stay."""
+        """Returns the snapshots that may expire, oldest first, with the time at which the next one replaced them.
+        `kept`: this many of the newest stay."""
         spare = max(0, self.count(ground) - kept)
         pairs = islice(pairwise(self.oldest_first(ground)), spare)
         return ((snapshot.snapshot_id, follower.committed_at_ms) for snapshot, follower in pairs)
 
     def is_retained(self, ground: G, snapshot_id: SnapshotId) -> bool:
-        """Is it still part of the table?"""
+        """Whether the snapshot is still part of the table."""
         try:
             self.get(ground, snapshot_id)
         except SnapshotGone:
@@ -150,46 +150,46 @@ class SnapshotHistory(ABC, Generic[G]):
 
     @abstractmethod
     def own_history(self, ground: G) -> OwnHistory:
-        """Our commits as seen from the head, and whether somebody moved the table back behind them."""
+        """Finds our commits as seen from the head, and whether someone rolled the table back behind them."""
 
     @abstractmethod
     def own_at(self, ground: G, snapshot_id: SnapshotId) -> OwnCommit | None:
-        """Our newest commit among a snapshot and its ancestors."""
+        """Finds our newest commit among a snapshot and its ancestors."""
 
     def offsets(self, commit: OwnCommit) -> OffsetMap:
         """Raises `LakeTampered`."""
         return decode_offsets(commit.keys, self.table, commit.snapshot_id)
 
     def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
-        """What a snapshot says itself."""
+        """Returns the offsets that a snapshot itself records."""
         return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.keys)) if snapshot.keys else None
 
 
 class SnapshotLog(SnapshotHistory[G], Generic[G, C, R]):
-    """One table's log, as commits and expiry change it. `C`: what a commit changes, `R`: a commit as it is sent."""
+    """The log of one table, as commits and expiry change it. `C`: changes of a commit, `R`: a commit as it is sent."""
 
     def own_keys(self, ground: G, base: LakeBase, properties: CommitProperties, change: C) -> Mapping[str, str | None]:
-        """Keys that this format's snapshots have besides those of every format, or in their place. None leaves a key
-        out."""
+        """Returns keys that this format's snapshots have in addition to the common ones, or in their place. None omits
+        a key."""
         return {}
 
     def retries(self, ground: G) -> tuple[int | None, float | None]:
-        """How often, and for how many seconds, the table itself lets a commit be prepared again."""
+        """Returns how often, and for how many seconds, the table's own settings allow a commit to be prepared again."""
         return None, None
 
     @abstractmethod
     def encode(self, ground: G, round_id: RoundId, keys: Mapping[str, str], change: C) -> bytes:
-        """The commit of this change on this ground, as versioned bytes. Writes whatever the request refers to, such as
-        manifests."""
+        """Encodes the commit of this change on this ground as versioned bytes. Writes the files that the request refers
+        to, such as manifests."""
 
     @abstractmethod
     def parse(self, payload: bytes) -> R:
-        """What `encode` made, by this version or an older one."""
+        """Parses the bytes of `encode`, written by this version or an older one."""
 
     @abstractmethod
     def append(self, request: R, base: LakeBase, expire: Collection[SnapshotId]) -> LogSnapshot:
-        """Compare and swap: makes the snapshot on exactly the head that the request was built on; those to expire leave
-        the table with it. Sent again unchanged it takes effect at most once. Raises `HeadMoved`,
+        """Compare and swap: creates the snapshot on exactly the head that the request was built on, and removes the
+        snapshots in `expire` in the same step. Sent again unchanged it takes effect at most once. Raises `HeadMoved`,
         `CommitRefused`; `LakeUnavailable` or `OSError` when no answer came; `LakeTableGone`."""
 
     @property
@@ -200,48 +200,50 @@ class SnapshotLog(SnapshotHistory[G], Generic[G, C, R]):
     def append_leased(
         self, request: R, base: LakeBase, leased: LeasedCommit
     ) -> tuple[LogSnapshot, LeasedAnswer | None]:
-        """As `append`, by a catalog that checks the lease and takes the report. Raises `LeaseLost` too."""
-        raise NotImplementedError(f"{self.lake} has no catalog of a coordinator's")
+        """As `append`, with a catalog that checks the lease and takes the report. Raises `LeaseLost` too. Default: the
+        catalog does neither, and there is no answer."""
+        return self.append(request, base, ()), None
 
     def settle(self, request: R) -> None:
-        """After `append`: what a crash may leave out, such as a checkpoint. Never fails the commit."""
+        """Called after `append` for work that a crash may skip, such as a checkpoint. Never fails the commit."""
         return
 
     @abstractmethod
     def limit(self, ground: G) -> HistoryLimit:
-        """The table's `history.expire.*` properties."""
+        """Reads the table's `history.expire.*` properties."""
 
     @abstractmethod
     def protected(self, ground: G) -> set[SnapshotId]:
-        """Snapshots that stay whatever is asked: the head, our newest, those that a tag or a branch names."""
+        """Returns snapshots that never expire: the head, our newest, those that a tag or a branch names."""
 
     def expiring(self, ground: G, snapshot_id: SnapshotId) -> ExpiringSnapshot:
-        """With what finds its files once the table has forgotten it."""
+        """Describes a snapshot so that its files can be found once the table has removed it."""
         return ExpiringSnapshot(snapshot_id=snapshot_id)
 
     @abstractmethod
     def forget(self, ground: G, snapshots: Collection[SnapshotId]) -> bool:
-        """Takes snapshots out of the table by a commit of its own on this ground; true where they are out already.
-        False: the head moved."""
+        """Removes snapshots in a separate commit on this ground; true if they are removed already. False: the head
+        moved."""
 
     @abstractmethod
     def references(self, ground: G) -> set[str]:
-        """Every file that a retained snapshot, tag or branch has."""
+        """Returns every file that a retained snapshot, tag or branch references."""
 
     @abstractmethod
     def only_in(self, ground: G, expired: Sequence[ExpiringSnapshot]) -> list[str]:
-        """Files that only these snapshots had, which the table no longer has, in the order to delete them."""
+        """Returns the files that only these removed snapshots referenced, in the order to delete them."""
 
     def clean(self, ground: G, expired: Sequence[ExpiringSnapshot]) -> Sequence[str]:
-        """After `only_in` was deleted: removes the log's own leftovers, or returns their paths. Safe to repeat."""
+        """Called after the files of `only_in` were deleted: removes the log's own leftovers, or returns their paths.
+        Safe to repeat."""
         return ()
 
 
 def plan_expiry(
     log: SnapshotLog[G, Any, Any], ground: G, now_ms: int, coming: int = 0, most: int | None = None
 ) -> list[ExpiringSnapshot]:
-    """Beyond age and number, oldest first; looks at no more snapshots than it needs. `coming`: those that a commit
-    adds. `most`: so many at most."""
+    """Plans which snapshots expire by age and number, oldest first; reads no more snapshots than it needs. `coming`:
+    how many a commit adds. `most`: the most to return."""
     limit, old = log.limit(ground), list[SnapshotId]()
     for snapshot_id, superseded_at_ms in log.superseded(ground, max(1, limit.min_kept - coming)):
         if superseded_at_ms >= now_ms - limit.max_age_ms:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a format that keeps Parquet files in a folder, and a file of deleted positions for each that lost rows.
-Its log lists them as `LakeFile`.
+"""Files of a format that keeps Parquet files in a folder, and one file of deleted positions per data file with deleted
+rows. Its log lists them as `LakeFile`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TARGET_BYTES = 512 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ParquetHandle(Packed):
-    """`age`: the number of the commit that the files will come with."""
+    """Facts for writers. `age`: the number of the commit that will add the files."""
 
     packed_as: ClassVar = ("parquet-handle", 1)
 
@@ -55,7 +55,7 @@ class ParquetHandle(Packed):
 
 @dataclass(frozen=True)
 class ParquetFileList(Packed):
-    """What a writer made of a split, or an executor of a group."""
+    """Files that a writer wrote for a split, or an executor for a group."""
 
     packed_as: ClassVar = ("parquet-files", 1)
 
@@ -129,11 +129,11 @@ class ParquetFiles(FolderFiles[G], RowFiles[G, LakeFile], Generic[G]):
 
     @abstractmethod
     def files_at(self, ground: G, snapshot_id: SnapshotId | None) -> Sequence[LakeFile]:
-        """Those of a snapshot; None: the ground's own."""
+        """Returns the files of a snapshot; None: of the ground's own."""
 
     @abstractmethod
     def age(self, ground: G) -> int:
-        """The number of the next commit: the sequence of its files."""
+        """Returns the number of the next commit, which is the sequence of its files."""
 
     def handle(self, ground: G, round_id: RoundId) -> bytes:
         schema = self.schema(ground).serialize().to_pybytes()
@@ -183,7 +183,7 @@ class ParquetFiles(FolderFiles[G], RowFiles[G, LakeFile], Generic[G]):
 def rewrite_parquet(
     lake: str, storage: TableFiles, task: RewriteTask, is_due: Callable[[], bool]
 ) -> RewriteResult | None:
-    """A group of a table with `ParquetFiles`, in an executor."""
+    """Rewrites a group of a table with `ParquetFiles`, in an executor."""
     schema, table = ParquetHandle.from_bytes(task.handle).arrow_schema, str(task.table.path)
     files = ParquetSnapshotFiles(storage, lake_errors(lake), table, task.group.files)
 

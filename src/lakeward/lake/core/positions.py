@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a commit changes in a format that deletes rows by position."""
+"""File changes of a commit in a format that deletes rows by position."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _NONE = OffsetSet()
 def resolve(
     head: SnapshotFiles[F], new: SnapshotFiles[F], replaced: Wanted, renewed: Wanted, positions: Positions
 ) -> tuple[Positions, dict[Bucket, OffsetSet]]:
-    """Replaced offsets in files of the head or of this round, renewed ones in files of the head alone, added to
-    `positions`; and replaced offsets that no file has."""
+    """Adds replaced offsets, found in files of the head or of this round, and renewed ones, found in files of the head
+    alone, to `positions`. Also returns the replaced offsets that no file has."""
     parts, missing = {key: [p] for key, p in positions.items()}, dict(replaced)
     both = {b: replaced.get(b, _NONE).union(renewed.get(b, _NONE)) for b in {*replaced, *renewed}}
-    for side, wanted in ((head, both), (new, replaced)):
-        for file in side.files if any(wanted.values()) else ():
+    for side, expected in ((head, both), (new, replaced)):
+        for file in side.files if any(expected.values()) else ():
             bucket = side.bucket(file)
-            near = wanted.values() if bucket is None else [wanted.get(bucket, _NONE)]
+            near = expected.values() if bucket is None else [expected.get(bucket, _NONE)]
             if not any(_may_hold(side.bounds(file), offsets) for offsets in near):
                 continue
             offsets = side.offsets(file)
             for bucket, places in side.places(file):
-                if bucket is None or bucket not in wanted:
+                if bucket is None or bucket not in expected:
                     continue
                 among = offsets if places is None else offsets[places]
-                at = wanted[bucket].mask(among).nonzero()[0]
+                at = expected[bucket].mask(among).nonzero()[0]
                 if len(at):
                     parts.setdefault(side.key(file), []).append(OffsetSet(at if places is None else places[at]))
                     if bucket in missing:
@@ -97,12 +97,12 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
                 return []
         except (ForeignRowsFound, LakeHistoryGone):
             return []
-        live, whole = {head.path(f): f for f in head.files}, []
+        live, whole_groups = {head.path(f): f for f in head.files}, []
         for result in results:
-            gone = [f for f in result.group.files if f.path not in live or not head.is_input(live[f.path], f)]
-            if all(self._files.was_emptied(ground, f, result) for f in gone):
-                whole.append(WholeGroup(result, frozenset(f.path for f in gone)))
-        return whole
+            missing_inputs = [f for f in result.group.files if f.path not in live or not head.is_input(live[f.path], f)]
+            if all(self._files.was_emptied(ground, f, result) for f in missing_inputs):
+                whole_groups.append(WholeGroup(result, frozenset(f.path for f in missing_inputs)))
+        return whole_groups
 
     def plan_rewrite(self, ground: G, groups: Sequence[WholeGroup], round_id: RoundId) -> RowFileChange[F]:
         head = self._files.at(ground)
@@ -111,10 +111,10 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
         added = self._files.number(ground, [f for r in rewritten for f in r.files])
         new, late, first = self._files.among(ground, added), Positions(), 0
         for group, result in zip(groups, rewritten, strict=True):
-            own, first = added[first : first + len(result.files)], first + len(result.files)
+            new_files, first = added[first : first + len(result.files)], first + len(result.files)
             deleted = {f.path: OffsetSet(np.arange(f.record_count)) for f in group.result.group.files}
             deleted |= {p: head.deleted(live[p]) for p in deleted if p not in group.emptied}
-            late |= _carry_over(new, own, result, deleted)
+            late |= _carry_over(new, new_files, result, deleted)
         deletions = _deletions(new, late)
         marked = self._mark(ground, round_id, deletions)
         after = {new.key(f): f for f in marked.files}
@@ -131,21 +131,22 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
     def _find_foreign(
         self, ground: G, head: SnapshotFiles[F], renewal: Renewal | None, *, is_resync: bool
     ) -> Positions:
-        """Rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option says so."""
-        own = self._log.own_history(ground).newest if self._info.is_pk else None
-        if own is None:
+        """Finds foreign rows to delete, which no changelog has. Raises `ForeignRowsFound` if the table's option refuses
+        them."""
+        newest_own = self._log.own_history(ground).newest if self._info.is_pk else None
+        if newest_own is None:
             return {}
         since = list(takewhile(lambda s: not s.keys, self._log.newest_first(ground, with_expired=True)))
         foreign = [s for s in since if s.adds_rows]
         if not foreign:
             return {}
-        if not self._log.has(ground, own.snapshot_id):
+        if not self._log.has(ground, newest_own.snapshot_id):
             if is_resync:
                 return {}
-            raise LakeHistoryGone(table=self._log.table, ours=own.snapshot_id, snapshots=_ids(foreign))
+            raise LakeHistoryGone(table=self._log.table, ours=newest_own.snapshot_id, snapshots=_ids(foreign))
         compared = () if renewal is None else renewal.offsets.keys()
         seen = set() if renewal is None else self._keys_at(ground, renewal.head)
-        hits, copies = find_foreign_rows(self._files.at(ground, own.snapshot_id), head, compared, seen)
+        hits, copies = find_foreign_rows(self._files.at(ground, newest_own.snapshot_id), head, compared, seen)
         if hits:
             check_foreign(
                 self._info,
@@ -158,14 +159,15 @@ class PositionChanges(Changes[G, RowFileChange[F]], Generic[G, F]):
         return hits
 
     def _keys_at(self, ground: G, snapshot_id: SnapshotId) -> set[str]:
-        """Of a snapshot's files; none where it has expired."""
+        """Returns the keys of a snapshot's files; none if it has expired."""
         if not self._log.has(ground, snapshot_id):
             return set()
         files = self._files.at(ground, snapshot_id)
         return {files.key(f) for f in files.files}
 
     def _others_deleted(self, ground: G) -> bool:
-        """Has another engine deleted rows, as far as history tells? Then a replaced row may be gone for a reason."""
+        """Whether the history shows that another engine deleted rows. A replaced row may then be missing for that
+        reason."""
         history = self._log.newest_first(ground, with_expired=True)
         return any(s.removes_rows and not s.keys for s in history)
 
@@ -185,7 +187,7 @@ def _id(work: RoundWork) -> RoundId:
 
 
 def _deletions(files: SnapshotFiles[F], positions: Positions) -> list[Deletion[F]]:
-    """Without rows that are deleted already, and files that lose no more."""
+    """Leaves out rows that are deleted already, and files without further deletions."""
     found = []
     for file in files.files if positions else ():
         if wanted := positions.get(files.key(file)):
@@ -198,7 +200,7 @@ def _deletions(files: SnapshotFiles[F], positions: Positions) -> list[Deletion[F
 def _carry_over(
     new: SnapshotFiles[F], own: Sequence[F], result: RewrittenFiles[F], deleted: Mapping[str, OffsetSet]
 ) -> Positions:
-    """Rows deleted from the inputs since the plan, as positions in a group's new files."""
+    """Returns rows deleted from the inputs since the plan, as positions in a group's new files."""
     parts = [ranks.follow(deleted[ranks.path].values) for ranks in result.ranks]
     rows = OffsetSet(np.concatenate([np.empty(0, np.int64), *parts])).values
     carried, first = Positions(), 0

@@ -23,7 +23,7 @@ from lakeward.spi import LakeFile, LakeReader, LakeSnapshot, LakeTotals
 
 @dataclass(frozen=True)
 class RowScan:
-    """Rows that are asked for. `schema`: columns to read, those of the filter too. `buckets` None: all."""
+    """A requested scan. `schema`: columns to read, including those of the filter. `buckets` None: all."""
 
     schema: pa.Schema
     filter: pc.Expression | None
@@ -60,16 +60,16 @@ class CoreReader(LakeReader, Generic[G]):
 
 
 class ScanReader(CoreReader[G]):
-    """Of a format whose rows core scans."""
+    """Reader of a format whose rows core scans."""
 
     @abstractmethod
     def row_schema(self, ground: G) -> pa.Schema:
-        """Of rows as reads return them: today's columns, then the system columns."""
+        """Schema of rows as reads return them: the current columns, then the system columns."""
 
     @abstractmethod
     def read_rows(self, ground: G, snapshot_id: SnapshotId, scan: RowScan) -> Iterator[tuple[Bucket | None, pa.Table]]:
-        """Live rows of a snapshot that the log has, with the columns of `scan.schema`, bucket by bucket. Rows that do
-        not match the filter may be left out."""
+        """Reads live rows of a snapshot that the log has, with the columns of `scan.schema`, bucket by bucket. May
+        leave out rows that do not match the filter."""
 
     def scan(
         self,
@@ -92,15 +92,15 @@ class ScanReader(CoreReader[G]):
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         ground = self._log.load()
         self._log.get(ground, snapshot_id)
-        whole = self.row_schema(ground)
-        names = list(columns) if columns is not None else [n for n in whole.names if n not in LAKE_NAMES]
-        if missing := [n for n in names if n not in whole.names]:
+        full_schema = self.row_schema(ground)
+        names = list(columns) if columns is not None else [n for n in full_schema.names if n not in LAKE_NAMES]
+        if missing := [n for n in names if n not in full_schema.names]:
             if gone_columns := [n for n in missing if n in self._info.schema.names]:
                 raise LakeSchemaBroken(table=str(self._info.path), diff=f"it has no column {', '.join(gone_columns)}")
             raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has none of that name")
-        filtered = filter_columns(filter, {f.name: f.type for f in whole})
+        filtered = filter_columns(filter, {f.name: f.type for f in full_schema})
         read = dict.fromkeys((*names, *filtered, *([OFFSET] if without else [])))
-        schema = pa.schema([whole.field(n) for n in read or (OFFSET,)])  # without a column, rows are not counted
+        schema = pa.schema([full_schema.field(n) for n in read or (OFFSET,)])  # without a column, rows are not counted
         scan = RowScan(schema, filter, filtered, None if buckets is None else frozenset(buckets))
         return self._batches(ground, snapshot_id, scan, names, without or {})
 
@@ -130,16 +130,16 @@ class PositionReader(ScanReader[G]):
         return self._files.schema(ground)
 
     def read_rows(self, ground: G, snapshot_id: SnapshotId, scan: RowScan) -> Iterator[tuple[Bucket | None, pa.Table]]:
-        there = self._files.at(ground, snapshot_id)
-        chosen = [f for f in there.files if scan.has(there.bucket(f))]
+        snapshot_files = self._files.at(ground, snapshot_id)
+        chosen = [f for f in snapshot_files.files if scan.has(snapshot_files.bucket(f))]
         if scan.filter is not None:
             filtered = pa.schema([scan.schema.field(n) for n in scan.filtered])
-            chosen = list(there.prune(chosen, scan.filter, filtered))
+            chosen = list(snapshot_files.prune(chosen, scan.filter, filtered))
         by_bucket: dict[Bucket | None, list[Any]] = {}
         for file in chosen:
-            by_bucket.setdefault(there.bucket(file), []).append(file)
+            by_bucket.setdefault(snapshot_files.bucket(file), []).append(file)
         for bucket, files in by_bucket.items():
-            yield from ((bucket, rows) for rows in there.read(files, scan.schema))
+            yield from ((bucket, rows) for rows in snapshot_files.read(files, scan.schema))
 
     def deleted_rows(self, file: LakeFile) -> Offsets:
         return self._files.deleted_rows(file).values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconcile (design.md 6.1): what our newest commit says that the head stands on, and whether somebody rolled back."""
+"""Reconcile (design.md 6.1): reads the base from our newest commit below the head, and detects rollbacks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from lakeward.spi import (
 
 
 def load_base(log: SnapshotHistory[G], ground: G, table_id: TableId, *, as_is: bool = False) -> LakeBase:
-    """Raises `LakeForeign`, `LakeTampered`; `LakeRolledBack` unless `as_is`."""
-    own, head = log.own_history(ground), ground.head_id
-    if own.is_rolled_back and own.newest is not None and not as_is:
-        raise LakeRolledBack(table=log.table, head=head or "none", ours=own.newest.snapshot_id)
-    commit = own.stands_on
+    """Loads the base of the next commit. Raises `LakeForeign`, `LakeTampered`; `LakeRolledBack` unless `as_is`."""
+    history, head = log.own_history(ground), ground.head_id
+    if history.is_rolled_back and history.newest is not None and not as_is:
+        raise LakeRolledBack(table=log.table, head=head or "none", ours=history.newest.snapshot_id)
+    commit = history.stands_on
     if commit is None:
         return LakeBase(head=head, loaded=ground)
     owner = commit.keys.get(TABLE_ID_KEY, table_id)
@@ -43,19 +43,19 @@ def load_base(log: SnapshotHistory[G], ground: G, table_id: TableId, *, as_is: b
         offsets=log.offsets(commit),
         token=decode_token(commit.keys, commit.snapshot_id),
     )
-    fence, generation = (max(int(k.get(key, "0")) for k in own.counted) for key in (FENCE_KEY, GENERATION_KEY))
+    fence, generation = (max(int(k.get(key, "0")) for k in history.counted) for key in (FENCE_KEY, GENERATION_KEY))
     return replace(base, fence=fence, generation=generation, loaded=ground)
 
 
 def find_owner(log: SnapshotHistory[G], ground: G) -> TableId | None:
-    """The table id that our newest commit carries, wherever the head is."""
+    """Returns the table id in our newest commit, wherever the head is."""
     own = log.own_history(ground)
     owners = (c.keys.get(TABLE_ID_KEY) for c in (own.stands_on, own.newest) if c is not None)
     return next((TableId(owner) for owner in owners if owner is not None), None)
 
 
 def describe(log: SnapshotHistory[Any], snapshot: LogSnapshot) -> LakeSnapshot:
-    """A snapshot as the plug point shows it."""
+    """Describes a snapshot for the plug point."""
     described = decode_snapshot(
         {**snapshot.facts, **snapshot.keys},
         snapshot_id=snapshot.snapshot_id,
@@ -69,7 +69,8 @@ def describe(log: SnapshotHistory[Any], snapshot: LogSnapshot) -> LakeSnapshot:
 
 
 def find_round(log: SnapshotHistory[G], ground: G, round_id: RoundId) -> LogSnapshot | None:
-    """A rewrite copies the id of the round before it: the oldest of them is the round's own."""
+    """Finds the snapshot of a round. A rewrite copies the id of the round before it, so the oldest match is the round's
+    own."""
     own = (s for s in log.newest_first(ground, with_expired=True) if is_of(s.keys, round_id))
     return min(own, key=lambda s: s.sequence, default=None)
 
@@ -77,8 +78,8 @@ def find_round(log: SnapshotHistory[G], ground: G, round_id: RoundId) -> LogSnap
 def describe_conflict(
     table: str, round_id: RoundId, reason: str, precondition: Precondition, load_base: Callable[[], LakeBase]
 ) -> CommitConflict:
-    """`load_base` loads the table as it is now. Where it fails, the round may try again. Raises `LakeTableGone` where
-    the table is gone."""
+    """Builds the conflict of a commit that did not land. `load_base` loads the current table; if that fails, the round
+    may try again. Raises `LakeTableGone` if the table does not exist."""
     try:
         lost = precondition.breach(load_base()) is not None
     except LakeTableGone:

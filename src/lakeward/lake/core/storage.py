@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lake format on the commit protocol: it opens a `LakeTable`, and rounds, reads and upkeep are given the rest."""
+"""Opens committers, readers and maintenance of a lake format that is built on the commit protocol."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
         return plan_expiry(self._log, self._log.load(), now_ms)
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
-        """Tried again when a round commits meanwhile: what may go was decided by the caller."""
+        """Tries again when a round commits meanwhile; the caller decided which snapshots expire."""
         for _ in range(_ATTEMPTS):
             ground = self._log.load()
             protected = self._log.protected(ground)
@@ -73,12 +73,12 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
             fault_point("lake.before-expire", table=self._log.table)
             if self._log.forget(ground, asked):
                 fault_point("lake.after-expire", table=self._log.table)
-                left = [s for s in snapshots if s not in asked]
-                return self.delete_expired([*leaving, *(ExpiringSnapshot(snapshot_id=s) for s in left)]).bytes
+                unexpired = [s for s in snapshots if s not in asked]
+                return self.delete_expired([*leaving, *(ExpiringSnapshot(snapshot_id=s) for s in unexpired)]).bytes
         raise CommitConflict(table=self._log.table, round_id="expiry", reason="others kept committing; run it again")
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
-        """Files first, what names them last: a deletion that is cut short is found again."""
+        """Deletes files first and the metadata that names them last: an interrupted deletion can be repeated."""
         ground = self._log.load()
         expired = [s for s in snapshots if not self._log.is_retained(ground, s.snapshot_id)]
         if not expired:
@@ -89,7 +89,7 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
 
 
 class NamingMaintenance(CoreMaintenance[G]):
-    """Of a format whose log has names for snapshots."""
+    """Maintenance of a format whose log can name snapshots."""
 
     def __init__(self, table: LakeTable[G], names: SupportsSnapshotNames) -> None:
         super().__init__(table)
@@ -109,7 +109,7 @@ class NamingMaintenance(CoreMaintenance[G]):
 class CoreStorage(LakeStorage, Generic[G]):
     @abstractmethod
     def open_table(self, table: TableInfo) -> LakeTable[G]:
-        """Cheap: loads nothing."""
+        """Opens a table. Cheap: loads nothing."""
 
     def open_committer(self, table: TableInfo) -> LakeCommitter:
         return CoreCommitter(self.open_table(table))
@@ -121,7 +121,7 @@ class CoreStorage(LakeStorage, Generic[G]):
 
 
 class PositionStorage(CoreStorage[G]):
-    """Of a format whose rows are deleted by position."""
+    """Storage of a format whose rows are deleted by position."""
 
     @abstractmethod
     def open_table(self, table: TableInfo) -> PositionTable[G]: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lake table as its format plugs it into the commit protocol."""
+"""The parts of one lake table that its format plugs into the commit protocol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LakeTable(Generic[G]):
 
 @dataclass(frozen=True)
 class PositionTable(LakeTable[G]):
-    """Of a format whose rows are deleted by position."""
+    """A table of a format whose rows are deleted by position."""
 
     files: RowFiles[G, Any]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log whose snapshots are numbered versions: the next number is the compare-and-swap, and versions that expired are a
-list in the newest one.
+"""A log of numbered versions: creating the next number is the compare-and-swap, and the newest version lists the
+expired ones.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId
 class VersionGround(TableGround, Protocol):
     @property
     def versions(self) -> Sequence[int]:
-        """Those that can be read, ascending; never empty."""
+        """Readable versions, ascending; never empty."""
 
     @property
     def expired(self) -> AbstractSet[int]:
-        """Those among them that are no longer part of the table."""
+        """Versions among them that are no longer part of the table."""
 
     @property
     def properties(self) -> Mapping[str, str]: ...
@@ -32,13 +32,13 @@ V = TypeVar("V", bound=VersionGround)
 
 
 class VersionLog(SnapshotLog[V, C, VersionRequest]):
-    """`kind`: of its requests as bytes."""
+    """A log of numbered versions. `kind`: names its encoded requests."""
 
     kind: str
 
     @abstractmethod
     def versions(self) -> Sequence[int]:
-        """Those that can be read now, ascending; none: there is no table."""
+        """Lists the readable versions, ascending; none: the table does not exist."""
 
     @abstractmethod
     def describe(self, version: int) -> LogSnapshot:
@@ -46,15 +46,15 @@ class VersionLog(SnapshotLog[V, C, VersionRequest]):
 
     @abstractmethod
     def encode_change(self, ground: V, change: C) -> Mapping[str, Any]:
-        """As JSON."""
+        """Encodes a change as JSON."""
 
     @abstractmethod
     def put(self, request: VersionRequest, expired: Sequence[int]) -> bool:
-        """Makes the version after the one that the request was built on; false where it is there."""
+        """Creates the version after the one that the request was built on; false if it exists."""
 
     @abstractmethod
     def put_expired(self, ground: V, expired: Sequence[int]) -> bool:
-        """A version of its own that says which have expired; false where the next one is there."""
+        """Creates a version that only updates the list of expired ones; false if the next version exists."""
 
     def is_current(self, ground: V) -> bool:
         return self.versions()[-1:] == ground.versions[-1:]
@@ -73,12 +73,12 @@ class VersionLog(SnapshotLog[V, C, VersionRequest]):
         return snapshot_id.isdigit() and int(snapshot_id) in ground.versions
 
     def newest_own(self, ground: V) -> OwnCommit | None:
-        """The last commit of ours that landed, wherever the head is now."""
+        """Finds our last commit that landed, wherever the head is now."""
         own = (s for s in self.newest_first(ground, with_expired=True) if s.keys)
         return next((OwnCommit(s.snapshot_id, s.keys) for s in own), None)
 
     def own_at(self, ground: V, snapshot_id: SnapshotId) -> OwnCommit | None:
-        """A version that was restored stands on the one it went back to."""
+        """Finds our newest commit below a version; a restored version continues at the one it went back to."""
         below = int(snapshot_id)
         while (number := max((v for v in ground.versions if v <= below), default=None)) is not None:
             snapshot = self.describe(number)
@@ -117,15 +117,15 @@ class VersionLog(SnapshotLog[V, C, VersionRequest]):
 
 
 class ManifestLog(VersionLog[V, C]):
-    """Each version names all files of the table."""
+    """A log whose versions each name all files of the table."""
 
     @abstractmethod
     def paths(self, version: int) -> Collection[str]:
-        """Files that a version has, below the table's folder."""
+        """Returns the paths of a version's files, below the table's folder."""
 
     @abstractmethod
     def path(self, version: int) -> str:
-        """Of the version itself."""
+        """Returns the path of the version's own file."""
 
     def references(self, ground: V) -> set[str]:
         return self._all_paths(v for v in ground.versions if v not in ground.expired)
@@ -138,7 +138,7 @@ class ManifestLog(VersionLog[V, C]):
         return [self.path(v) for v in self._doomed(ground)]
 
     def _doomed(self, ground: V) -> list[int]:
-        """Versions that expired, and those before the oldest snapshot that has not."""
+        """Returns expired versions, and versions before the oldest retained snapshot."""
         retained = {s.sequence for s in self.newest_first(ground)}
         oldest = min(retained, default=ground.versions[-1])
         kept = {*retained, *map(int, self.protected(ground))}

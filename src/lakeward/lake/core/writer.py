@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one split: batches are cut so that none outgrows this process's memory, and go to files of bounded size."""
+"""Writes one split: cuts batches to fit into memory, and writes them to files of bounded size."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lakeward.model import BUCKET, fault_point, partition_values
 from lakeward.spi import LakeWriter, WriteTask
 
 PENDING_BYTES, PENDING_ROWS = 64 * 1024 * 1024, 1_048_576
-"""Of Arrow: what a writer holds. 10 to 20 MB of Parquet, large enough for every reader."""
+"""The most Arrow data that a writer buffers: 10 to 20 MB of Parquet, large enough for every reader."""
 
 
 class DataOutput(Protocol):
-    """One file as it grows. `size` is compared with the table's target size."""
+    """A file that is being written. `size` is compared with the table's target size."""
 
     path: str
     size: int
@@ -31,17 +31,17 @@ class DataOutput(Protocol):
     def write(self, table: pa.Table) -> None: ...
 
     def close(self) -> None:
-        """The file is on stable storage afterwards."""
+        """Closes the file; it is on stable storage afterwards."""
 
     def abandon(self) -> None:
-        """Lets go of handles; the file stays for orphan removal."""
+        """Closes handles; the file stays for orphan removal."""
 
 
 O = TypeVar("O", bound=DataOutput)  # noqa: E741
 
 
 class ParquetDataFile:
-    """Its first rows decide how it is encoded. `options`: further ones of Arrow's writer."""
+    """A Parquet file whose encoding depends on its first rows. `options`: more options of Arrow's writer."""
 
     def __init__(self, files: TableFiles, path: str, schema: pa.Schema, **options: Any) -> None:
         self.path, self.rows, self.size = path, 0, 0
@@ -50,7 +50,7 @@ class ParquetDataFile:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
-        """As one row group."""
+        """Writes rows as one row group."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._sink, self._schema, **self.parquet_options(table))
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -73,13 +73,14 @@ class ParquetDataFile:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """Once it is closed."""
+        """Metadata of the closed file."""
         assert self._writer is not None
         return self._writer.writer.metadata
 
 
 class CoreWriter(LakeWriter, Generic[O]):
-    """`schema`: of rows in a file. `keys`: of the table's partitions, whose values come from the split."""
+    """A writer that cuts rows into files. `schema`: schema of the rows in a file. `keys`: the table's partition
+    columns, whose values come from the split."""
 
     def __init__(
         self,
@@ -101,26 +102,26 @@ class CoreWriter(LakeWriter, Generic[O]):
 
     @abstractmethod
     def open_output(self, first: pa.Table) -> O:
-        """The next file, which begins with these rows."""
+        """Opens the next file, which begins with these rows."""
 
     @abstractmethod
     def note(self, output: O) -> None:
-        """Keeps what the result says of a closed file."""
+        """Records a closed file for the result."""
 
     @abstractmethod
     def result(self) -> bytes | None:
-        """Of all closed files; None without any."""
+        """Builds the result from all closed files; None without any."""
 
     def fit(self, rows: pa.Table) -> pa.Table:
-        """Rows as they lie in a file. Raises `RowNotEncoded`, `LakeSchemaBroken`."""
+        """Converts rows to the file's schema. Raises `RowNotEncoded`, `LakeSchemaBroken`."""
         return self._encoding.fit(rows, lambda part: conform(part, self._schema, self._values, self._table))
 
     def append(self, output: O, rows: pa.Table) -> None:
-        """Rows as `fit` made them."""
+        """Writes rows that `fit` converted."""
         output.write(rows)
 
     def file_name(self) -> str:
-        """A new one, less prefix and suffix."""
+        """Returns a new file name, without prefix and suffix."""
         split = self._task.split
         facts = (split.bucket.number, split.index, split.start, self._task.attempt, uuid.uuid4().hex)
         return "-".join(map(str, facts))
@@ -147,7 +148,7 @@ class CoreWriter(LakeWriter, Generic[O]):
                 output.abandon()
 
     def _flush(self) -> None:
-        """Pending rows go to the file; one that has reached its size is closed."""
+        """Writes pending rows to the file, and closes it once it has reached its target size."""
         if not self._pending:
             return
         pending = pa.Table.from_batches(self._pending)

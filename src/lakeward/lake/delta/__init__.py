@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delta tables in a local folder: data files, vectors and the log's entries are written here, without a JVM."""
+"""Delta tables in a folder or bucket: data files, vectors and log entries are written here, without a JVM."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL on Delta tables: a folder for each below the warehouse, its columns and properties in its log."""
+"""DDL on Delta tables: each is a folder below the warehouse, with columns and properties in its log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeward.model import BUCKET, Column, ColumnChange, TableDescriptor, TableI
 
 PRIMARY_KEY = "lakeward.primary-key"
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}
-"""Longer than history is kept here: a `VACUUM` by others takes nothing that a snapshot of ours needs."""
+"""Longer than Lakeward retains history: a `VACUUM` by other engines deletes no file that one of our snapshots needs."""
 
 _INTERVAL = Allowed(r"(interval\s+)?\d+\s+(second|minute|hour|day|week)s?", "an interval such as `interval 7 days`")
 _ALLOWED = {
@@ -40,7 +40,7 @@ _ALLOWED = {
     "randomizeFilePrefixes": SWITCH,
     "randomPrefixLength": NUMBER,
 }
-"""What rounds read, and what Delta's own engines do that write or clean up beside them."""
+"""Properties that rounds read, and properties of Delta's own engines that write or clean up at the same time."""
 
 
 MAPPING_NOTE = (

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns as a Delta table's schema says them, and as its Parquet files hold them.
+"""Columns in a Delta table's schema, and in its Parquet files.
 
-Delta has no CHAR, no fixed binary and one precision of time: how a column was declared rides in its field's metadata.
-With column mapping, which a table has since a column was renamed or dropped, files and the log name a column by the
-physical name in its field's metadata.
+Delta has no CHAR, no fixed binary and one time precision: a field's metadata records how its column was declared. With
+column mapping, which a table has once a column was renamed or dropped, files and the log use the physical name in the
+field's metadata.
 """
 
 from __future__ import annotations
@@ -74,23 +74,23 @@ _TO_DELTA = _ToDelta()
 
 
 def to_delta_type(kind: DataType, where: str) -> Any:
-    """A name, or an object for what has parts. Raises `UnsupportedType`."""
+    """Returns the type's name, or an object for nested types. Raises `UnsupportedType`."""
     return _TO_DELTA.visit(kind, where)
 
 
 def to_schema_string(columns: Sequence[Column], where: str) -> str:
-    """The user's columns, then ours. Raises `UnsupportedType`."""
+    """Spells the schema: the user's columns, then the system columns. Raises `UnsupportedType`."""
     fields = [_field(c.name, c.type, c.comment, f"{where}.{c.name}", spelled=True) for c in columns]
     return json.dumps({"type": "struct", "fields": [*fields, *_SYSTEM]})
 
 
 def parse_schema_string(text: str) -> tuple[StoredColumn, ...]:
-    """The user's columns, with their physical names. Raises `UnsupportedType`."""
+    """Parses the user's columns with their physical names. Raises `UnsupportedType`."""
     return tuple(StoredColumn(_column(f), physical_name(f)) for f in user_fields(text))
 
 
 def user_fields(text: str) -> list[dict[str, Any]]:
-    """Fields of the user's columns in a schema string."""
+    """Returns the fields of the user's columns in a schema string."""
     return [f for f in json.loads(text)["fields"] if f["name"] not in SYSTEM]
 
 
@@ -99,7 +99,7 @@ def physical_name(field: Mapping[str, Any]) -> str:
 
 
 def spell_view(columns: Sequence[StoredColumn], text: str, where: str) -> str:
-    """A schema string with these columns, for a writer: fields of `text` as far as it has them."""
+    """Spells a schema of these columns for a writer, with the fields that `text` has for them."""
     fields = json.loads(text)["fields"]
     ids = {physical_name(f): (f.get("metadata") or {}).get(FIELD_ID) for f in fields}
     spelled = []
@@ -111,24 +111,24 @@ def spell_view(columns: Sequence[StoredColumn], text: str, where: str) -> str:
 
 
 def new_field(column: Column, where: str) -> dict[str, Any]:
-    """Raises `UnsupportedType`."""
+    """Builds the schema field of a new column. Raises `UnsupportedType`."""
     return _field(column.name, column.type, column.comment, f"{where}.{column.name}", spelled=True)
 
 
 def table_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
-    """As rows leave a reader. Fields say under which name files have them."""
+    """Arrow schema of rows as readers return them. Field metadata has the name that files use."""
     fields = (stored_field(to_arrow_field(c.column), c.key) for c in columns)
     return pa.schema([*fields, *LAKE_FIELDS])
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of our data files under today's names. Partition values are there, too, though Delta takes them
-    from its log: an engine may then scan the file by itself. They cost a few bytes."""
+    """Schema of our data files under the current names. Includes partition columns, though Delta reads them from its
+    log: engines may then scan a file directly. They cost a few bytes."""
     return pa.schema([pa.field(f.name, map_leaves(f.type, _stored), f.nullable) for f in schema])
 
 
 def physical_schema(schema: pa.Schema, logical: pa.Schema, text: str) -> pa.Schema:
-    """The schema of a data file: `schema` with the physical names and field ids that `text` has for its columns."""
+    """Schema of a data file: `schema` with the physical names and field ids that `text` has for its columns."""
     fields = {f["name"]: f for f in json.loads(text)["fields"]}
     return pa.schema([_physical(f, stored_key(logical.field(f.name)), fields.get(f.name, {})) for f in schema])
 

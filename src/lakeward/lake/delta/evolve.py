@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata of a Delta table whose columns change: column mapping where one is renamed or dropped, type widening
-where one becomes wider. Pure.
+"""Metadata of a Delta table whose columns change: column mapping when a column is renamed or dropped, type widening
+when one becomes wider. Pure.
 
-Delta's readers find a column by its name until column mapping is on, so a table that was never renamed or dropped from
-asks nothing new of them. A type that becomes wider needs a reader that knows type widening.
+Delta's readers find a column by name until column mapping is on, so a table without renamed or dropped columns needs no
+new reader feature. A widened type needs a reader that supports type widening.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HIGHEST_ID, _TYPE_CHANGES = "delta.columnMapping.maxColumnId", "delta.typeChang
 def evolve_metadata(
     state: DeltaTableState, table: TableInfo, columns: Sequence[StoredColumn], column_map: ColumnMap
 ) -> Action:
-    """`configuration` has what changes in it. Raises `UnsupportedType`."""
+    """Builds the changed metadata. `configuration`: the properties that change. Raises `UnsupportedType`."""
     fields = json.loads(state.metadata["schemaString"])["fields"]
     by_key = {physical_name(f): f for f in fields if f["name"] not in SYSTEM}
     configuration: dict[str, str] = {}
@@ -51,7 +51,7 @@ def evolve_metadata(
 
 
 def _needs_mapping(columns: Sequence[StoredColumn], by_key: dict[str, Any], column_map: ColumnMap) -> bool:
-    """Is a column renamed or dropped, or was one dropped whose name a new one takes?"""
+    """Whether a column is renamed or dropped, or a new column has the name of a dropped one."""
     is_renamed = any(s.key and s.column.name != by_key.get(s.key, {}).get("name", s.key) for s in columns)
     used = {*by_key, *column_map.keys.values()}
     is_taken = any(not s.key and s.column.name in used for s in columns)
@@ -59,7 +59,7 @@ def _needs_mapping(columns: Sequence[StoredColumn], by_key: dict[str, Any], colu
 
 
 def _with_keys(columns: Sequence[StoredColumn], column_map: ColumnMap, *, is_mapped: bool) -> Iterator[StoredColumn]:
-    """New columns have their names for keys as long as files are read by name."""
+    """Gives new columns their names as keys while files are read by name."""
     if is_mapped:
         return iter(with_new_keys(columns, (f"col-{uuid.uuid4()}" for _ in itertools.count())))
     return (s if s.key else StoredColumn(s.column, s.column.name) for s in columns)
@@ -77,15 +77,14 @@ def _evolved(one: StoredColumn, old: dict[str, Any] | None, where: str) -> dict[
 
 
 def _plain(kind: Any) -> Any:
-    """A type without the metadata of fields inside."""
+    """Returns a type without the metadata of nested fields."""
     if isinstance(kind, list):
         return [_plain(part) for part in kind]
     return {k: _plain(v) for k, v in kind.items() if k != "metadata"} if isinstance(kind, dict) else kind
 
 
 def _number(fields: list[dict[str, Any]], highest: int) -> int:
-    """Gives fields, those inside of others too, an id and a physical name where they have none. Returns the highest
-    id."""
+    """Gives an id and a physical name to fields without one, nested fields included. Returns the highest id."""
     for field in fields:
         metadata = field.setdefault("metadata", {})
         if FIELD_ID not in metadata:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one Delta table: read, deleted from by vectors, listed, deleted, rewritten."""
+"""Files of one Delta table: reading, deleting rows by vectors, listing, deleting, rewriting."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class DeltaFiles(FolderFiles[DeltaGround], RowFiles[DeltaGround, AddFile]):
     def mark_deleted(
         self, ground: DeltaGround, round_id: RoundId, deletions: Sequence[Deletion[AddFile]]
     ) -> MarkedFiles[AddFile]:
-        """One file of vectors, each merged with the one that is there."""
+        """Writes one file of vectors, each merged with the existing vector of its data file."""
         merged = {str(d.file.action["path"]): d.deleted.union(d.positions) for d in deletions}
         with lake_errors(self._log.table, "write vectors of"):
             vectors, size = write_vectors(self._log.files, self._log.root, round_folder(round_id), merged)
@@ -162,7 +162,7 @@ class DeltaFiles(FolderFiles[DeltaGround], RowFiles[DeltaGround, AddFile]):
         return OffsetSet(rows.offsets(add_of(file))[positions.values]) if positions else OffsetSet()
 
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
-        """Of rounds' folders. A prefix names one, or begins the names in it."""
+        """Lists files in rounds' folders. A prefix names one folder, or is the start of file names in it."""
         root = f"{self._log.root}/"
         folder = self._log.root if prefix is None else prefix.rpartition("/")[0]
         with lake_errors(self._log.table, "list files of"):
@@ -170,7 +170,7 @@ class DeltaFiles(FolderFiles[DeltaGround], RowFiles[DeltaGround, AddFile]):
             return [f for f in ours if prefix is None or f.path.startswith(prefix)]
 
     def delete(self, path: str) -> int:
-        """A round's folder goes with its last file."""
+        """Deletes a file, and the round's folder when it was its last file."""
         freed = super().delete(path)
         with suppress(OSError):
             if is_round_folder(path.removeprefix(f"{self._log.root}/")):
@@ -183,7 +183,7 @@ def _rows(log: DeltaLog, schema: pa.Schema) -> DeltaFileRows:
 
 
 _INLINE = "inline:"
-"""A vector that is in the log itself has no path."""
+"""Path of a vector that is stored in the log itself."""
 
 _SAFE = "/:"
 
@@ -205,7 +205,7 @@ def deletes_of(file: AddFile, root: str) -> tuple[LakeDelete, ...]:
 
 
 def add_of(file: LakeFile) -> AddFile:
-    """What can be read again: its rows, its vector, its partition."""
+    """Converts back to an action with the facts that reading needs: rows, vector, partition."""
     values = dict(file.partition)
     if file.bucket is not None:
         values[BUCKET] = str(file.bucket.number)
@@ -226,7 +226,7 @@ def _vector(delete: LakeDelete) -> Vector:
 
 @dataclass(frozen=True)
 class DeltaRewrittenGroup(Packed):
-    """`result` None: no row of the group was alive."""
+    """Files of a rewritten group. `result` None: no row of the group was live."""
 
     packed_as: ClassVar = ("delta-rewrite", 1)
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Delta table's log as the commit protocol uses it: its entries are the snapshots, the next version is the swap."""
+"""A Delta table's log, as the commit protocol uses it: entries are snapshots, creating the next version is the
+compare-and-swap.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,14 @@ _OPERATIONS = {
     "OPTIMIZE": ChangeKind.REWRITE,
     "DELETE": ChangeKind.DROP,
 }
-"""Delta's words and the plug point's."""
+"""Delta's operations -> the plug point's."""
 
 _WORDS = {kind: word for word, kind in _OPERATIONS.items()}
 
 
 @dataclass(frozen=True)
 class DeltaGround:
-    """The table as it was loaded: what a commit is built on."""
+    """A Delta table as loaded; commits are built on it."""
 
     listing: Listing
     state: DeltaTableState
@@ -59,7 +61,7 @@ class DeltaGround:
 
     @classmethod
     def load(cls, log: DeltaLog) -> DeltaGround:
-        """Raises `LakeTableGone`, `LakeSchemaBroken`."""
+        """Loads the table. Raises `LakeTableGone`, `LakeSchemaBroken`."""
         listing = log.listing()
         return cls(listing, log.load(listing=listing), log.find_head(listing))
 
@@ -69,7 +71,7 @@ class DeltaGround:
 
     @property
     def expired(self) -> frozenset[int]:
-        """Those whose entries are still there."""
+        """Versions whose entries still exist."""
         return frozenset(v for v in self.state.expired if v >= self.versions[0])
 
     @property
@@ -122,7 +124,8 @@ class DeltaSnapshotLog(VersionLog[DeltaGround, RowFileChange[AddFile]]):
     def own_keys(
         self, ground: DeltaGround, base: LakeBase, properties: CommitProperties, change: RowFileChange[AddFile]
     ) -> Mapping[str, str]:
-        """A row of the round that shows whether the table still has it; of a rewrite the one from before."""
+        """Chooses a row of the round that later shows whether the table still has it; for a rewrite, the row chosen
+        before."""
         if change.kind is ChangeKind.DROP:
             return {}
         state = ground.state
@@ -159,7 +162,7 @@ class DeltaSnapshotLog(VersionLog[DeltaGround, RowFileChange[AddFile]]):
         return self._seen(ground)[0]
 
     def only_in(self, ground: DeltaGround, expired: Sequence[ExpiringSnapshot]) -> list[str]:
-        """All that the log tells of and no retained snapshot has."""
+        """Returns the files that the log names and no retained snapshot has."""
         referenced, seen = self._seen(ground)
         return sorted(seen - referenced)
 
@@ -169,7 +172,7 @@ class DeltaSnapshotLog(VersionLog[DeltaGround, RowFileChange[AddFile]]):
         return ()
 
     def _seen(self, ground: DeltaGround) -> tuple[set[str], set[str]]:
-        """Files that a retained snapshot has, and all that the log tells of, below the table's folder."""
+        """Returns the files of retained snapshots, and those that the log names, below the table's folder."""
         listing = ground.listing
         oldest = self._log.load(listing.versions[0] if listing.versions else None, listing)
         retained = sorted(s.sequence for s in self.newest_first(ground))
@@ -214,7 +217,8 @@ def _own(keys: Mapping[str, str]) -> OwnCommit | None:
 
 
 def _own_actions(said: Mapping[str, str], version: int, operation: str) -> Iterable[Action]:
-    """What our entries begin with: for people and their tools, for engines that ask for our last one, for ourselves."""
+    """Builds the first actions of our entries: for people and their tools, for engines that look for our last entry,
+    and for Lakeward."""
     shown: dict[str, Any] = {k: v for k, v in said.items() if k not in (OFFSETS_KEY, EXPIRED_KEY)}
     info = commit_info(operation, **shown)
     yield {"commitInfo": info}
@@ -223,8 +227,9 @@ def _own_actions(said: Mapping[str, str], version: int, operation: str) -> Itera
 
 
 def _may_be_restored(log: DeltaLog, ground: DeltaGround, newest: Mapping[str, str]) -> bool:
-    """Others cleaned entries up that came after ours, and the table has other rows than we left: what they did is not
-    known. With as many rows, and those of our newest commit among them, they compacted."""
+    """Whether the table may have been restored: other engines deleted entries after ours, and the table has other rows
+    than we left, for unknown reasons. With the same number of rows, and those of our newest commit among them, it was
+    compacted."""
     since = range(int(newest[VERSION_KEY]) + 1, ground.state.version + 1)
     if ROWS_KEY not in newest or set(since) <= set(ground.listing.versions):
         return False
@@ -246,6 +251,7 @@ def _has_witness(state: DeltaTableState, rows: DeltaFileRows, witness: str) -> b
 
 
 def _restored_keys(log: DeltaLog, restored: LogEntry, listing: Listing) -> Mapping[str, str]:
-    """Of the version that others went back to. Where they named a time, or it is gone, nothing is known."""
+    """Returns the keys of the version that another engine restored; empty if it gave a time, or the version no longer
+    exists."""
     text = str((restored.info.get("operationParameters") or {}).get("version", ""))
     return log.load(int(text), listing).keys if text.isdigit() and int(text) in listing.versions else {}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Delta lake: options in, `LakeStorage` out. `warehouse` is a folder or an S3 address; without it the
-server keeps the lake in its own folder."""
+"""Entry point of the Delta lake: opens `LakeStorage` with the configured options. `warehouse` is a folder or an S3
+address; without it the server keeps the lake in its own folder.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from lakeward.model import ColumnChange, TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64
-"""Tables whose log is kept in memory, replayed."""
+"""The most tables whose replayed log is cached in memory."""
 
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
@@ -55,7 +56,7 @@ class DeltaLakeStorage(PositionStorage[DeltaGround]):
 
 
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:
-    """Raises `UnknownOption`, `InvalidConfig`."""
+    """Opens the lake. Raises `UnknownOption`, `InvalidConfig`."""
     return DeltaLakeStorage(parse_warehouse("delta", options), options)
 
 

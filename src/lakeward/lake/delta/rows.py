@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of data files: with today's columns, without those that vectors delete; and where given offsets lie."""
+"""Rows of data files: with the current columns, without rows that vectors delete."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ BATCH_ROWS = 65_536
 
 
 class DeltaFileRows:
-    """Data files of one table. `schema` is that of rows as they leave here."""
+    """Reads data files of one table. `schema`: schema of the returned rows."""
 
     def __init__(self, files: TableFiles, root: str, table: str, schema: pa.Schema) -> None:
         self._files, self._root, self._table, self._schema = files, root, table, schema
 
     def live(self, file: AddFile, names: Sequence[str]) -> Iterator[tuple[Offsets, pa.Table]]:
-        """Live rows in the file's order, batch by batch, with the positions they have in the file."""
-        gone, start = self.deleted(file), 0
-        wanted = pa.schema([self._schema.field(n) for n in names])
+        """Reads live rows in the file's order, batch by batch, with their positions in the file."""
+        deleted, start = self.deleted(file), 0
+        requested = pa.schema([self._schema.field(n) for n in names])
         with self._open(file) as parquet:
             stored = set(parquet.schema_arrow.names)
-            there = [key for key in map(stored_key, wanted) if key in stored]
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
-                rows = self._fit(batch, file, wanted)
+            stored_columns = [key for key in map(stored_key, requested) if key in stored]
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=stored_columns, use_threads=False):
+                rows = self._fit(batch, file, requested)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
                 start += batch.num_rows
-                keep = ~gone.mask(positions) if gone else None
+                keep = ~deleted.mask(positions) if deleted else None
                 if keep is None or keep.all():
                     yield positions, rows
                 else:
@@ -51,13 +51,13 @@ class DeltaFileRows:
             return load_vector(self._files, self._root, file.vector, self._table)
 
     def offsets(self, file: AddFile) -> Offsets:
-        """Of every row, deleted ones too, in the file's order."""
+        """Reads the offset of every row, deleted rows included, in the file's order."""
         with self._open(file) as parquet:
             column = parquet.read(columns=[OFFSET], use_threads=False).column(0)
         return np.asarray(column.to_numpy(), np.int64)
 
     def count(self, file: AddFile) -> int:
-        """Live rows."""
+        """Reads live rows."""
         if file.records is not None:
             return file.records - file.deleted
         with self._open(file) as parquet:
@@ -70,15 +70,15 @@ class DeltaFileRows:
             yield pq.ParquetFile(source, pre_buffer="://" in path)
 
     def _fit(self, batch: pa.RecordBatch, file: AddFile, wanted: pa.Schema) -> pa.Table:
-        """A column that was added since is null, one of the partition's has its one value, where the file has none."""
-        there, shown = batch.schema, without_keys(wanted)
-        if file.is_whole and there.names == [stored_key(f) for f in wanted] and there.types == wanted.types:
+        """Fits a batch to the schema. A column that the file does not have is null, or has the partition's value."""
+        file_schema, shown = batch.schema, without_keys(wanted)
+        if file.is_whole and file_schema.names == [stored_key(f) for f in wanted] and file_schema.types == wanted.types:
             return pa.Table.from_arrays(batch.columns, schema=shown)
         values: Mapping[str, str | None] = file.action.get("partitionValues") or {}
         arrays = []
         for field in wanted:
             key = stored_key(field)
-            if key in there.names and (file.is_whole or key not in values):
+            if key in file_schema.names and (file.is_whole or key not in values):
                 arrays.append(cast_values(batch.column(key), field.type))
             elif key in values:
                 value = parse_partition_value(values[key], field.type)

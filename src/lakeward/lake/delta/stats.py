@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of data files in the log: written from a file's Parquet footer, and used to leave files out of a scan."""
+"""Statistics of data files in the log: written from a file's Parquet footer, and used to skip files in a scan."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lakeward.lake.delta.meta.actions import AddFile
 from lakeward.lake.satisfiable import may_match
 
 _MAX_TEXT = 64
-"""A longer bound would be most of a log entry, and prunes little."""
+"""Longer bounds would make up most of a log entry and prune little."""
 
 
 def file_stats(metadata: pq.FileMetaData, partition_columns: Collection[str]) -> str:
-    """Bounds of integers, dates and short texts: what JSON says exactly and in one way. Nulls of plain columns. None of
-    partition columns: their value is beside."""
+    """Encodes bounds of integers, dates and short texts, which JSON spells exactly and in one way, and null counts of
+    flat columns. Partition columns have none: their value is in the action."""
     nulls: dict[str, int] = {}
     bounds: dict[str, tuple[Any, Any]] = {}
     unbounded: set[str] = set()
@@ -46,11 +46,11 @@ def file_stats(metadata: pq.FileMetaData, partition_columns: Collection[str]) ->
                 bounds[name] = min(low, statistics.min), max(high, statistics.max)
             elif statistics.num_values:
                 unbounded.add(name)
-    kept = {n: b for n, b in bounds.items() if n not in unbounded}
+    exact_bounds = {n: b for n, b in bounds.items() if n not in unbounded}
     body = {
         "numRecords": metadata.num_rows,
-        "minValues": {n: _spell(low) for n, (low, _) in kept.items()},
-        "maxValues": {n: _spell(high) for n, (_, high) in kept.items()},
+        "minValues": {n: _spell(low) for n, (low, _) in exact_bounds.items()},
+        "maxValues": {n: _spell(high) for n, (_, high) in exact_bounds.items()},
         "nullCount": nulls,
         "tightBounds": True,
     }
@@ -68,7 +68,7 @@ def _spell(value: Any) -> Any:
 
 
 def prune(files: Sequence[AddFile], filter: pc.Expression, schema: pa.Schema) -> list[AddFile]:
-    """`schema`: the columns that the filter names. In doubt a file stays."""
+    """Leaves out files in which no row matches. `schema`: the columns of the filter. When in doubt a file stays."""
     known = [reduce(and_, (_known(f, column) for column in schema), pc.scalar(True)) for f in files]
     return [f for f, may in zip(files, may_match(filter, schema, known), strict=True) if may]
 
@@ -84,12 +84,13 @@ def _known(file: AddFile, column: pa.Field) -> pc.Expression:
         return pc.scalar(True)
     if file.stats.get("nullCount", {}).get(key) == 0:
         return (field >= low) & (field <= high)
-    # One by one: Arrow makes nothing of a range that a null is beside.
+    # One by one: Arrow ignores a range that is combined with a null.
     return ((field >= low) | field.is_null()) & ((field <= high) | field.is_null())
 
 
 def _bound(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """Of types that JSON says exactly. Times are cut to milliseconds by some, and NaN is beyond every bound."""
+    """Bounds of types that JSON spells exactly. Some writers cut times to milliseconds, and NaN is beyond every
+    bound."""
     try:
         if pa.types.is_date(kind):
             return pa.scalar(datetime.date.fromisoformat(value), kind)

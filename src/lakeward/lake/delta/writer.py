@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one split into data files, and says of each what the log will."""
+"""Writes one split into data files, and describes each as the log will."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _OURS = "lakeward-"
 
 @dataclass(frozen=True)
 class DeltaWriteHandle(Packed):
-    """What writers need to know of the table. `schema` is the log's spelling of its columns, with the names
-    that the round has for them; so are the partition columns."""
+    """The table's facts for writers. `schema`: a schema string of the columns, with the names that the round has for
+    them; partition columns too."""
 
     packed_as: ClassVar = ("delta-handle", 1)
 
@@ -46,7 +46,7 @@ class DeltaWriteHandle(Packed):
 
     @classmethod
     def of(cls, root: str, metadata: dict[str, Any], schema: str | None = None) -> DeltaWriteHandle:
-        """`schema`: where the round sees other columns than the log has."""
+        """`schema`: set if the round sees other columns than the log has."""
         target = (metadata.get("configuration") or {}).get(_TARGET_KEY, "")
         size, text = int(target) if target.isdigit() else _TARGET_BYTES, metadata["schemaString"]
         names = {physical_name(f): f["name"] for f in user_fields(schema or text)}
@@ -57,7 +57,7 @@ class DeltaWriteHandle(Packed):
 
 @dataclass(frozen=True)
 class DeltaWriteResult(Packed):
-    """The files of one split, as `add` actions in JSON."""
+    """Files of one split, as `add` actions in JSON."""
 
     packed_as: ClassVar = ("delta-write-result", 1)
 
@@ -69,7 +69,8 @@ class DeltaWriteResult(Packed):
 
 
 def round_folder(round_id: RoundId) -> str:
-    """Below the table's: what a round writes lies together, vectors too, which Delta names by folder and id."""
+    """Returns the round's folder below the table's. All its files are there, vectors too, which Delta names by folder
+    and id."""
     return f"{_OURS}{round_id}"
 
 

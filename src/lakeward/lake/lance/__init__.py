@@ -7,7 +7,7 @@ from lakeward.lake.core import failures
 
 
 def is_missing(error: Exception) -> bool:
-    """Does the library report a file or a version as missing?"""
+    """Whether the library reports a file or a version as missing."""
     return isinstance(error, ValueError) and "not found" in str(error).lower()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL on Lance tables: a folder for each below the warehouse, its columns and properties in its newest version."""
+"""DDL on Lance tables: each is a folder below the warehouse, with columns and properties in its newest version."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from lakeward.model import LAKE_NAMES, Column, TableInfo, TablePath
 
 _PRIMARY_KEY, _PARTITION_KEYS = "lakeward.primary-key", "lakeward.partition-keys"
 _RESERVED = (_PRIMARY_KEY, _PARTITION_KEYS, "lance.auto_cleanup.")
-"""Lake properties that nobody may change: rounds rely on them, and history is kept as our own properties say."""
+"""Lake properties that users may not change: rounds rely on them, and our own properties decide about history."""
 
 _ALLOWED = {**HISTORY, "write.target-file-size-bytes": NUMBER}
 _FILE_VERSION = "2.2"
-"""The format of data files that the library writes by itself since 14, and that other readers of it have."""
+"""The data file format that the library writes by default since 14, and that its other readers support."""
 
 
 class LanceLakeCatalog(MappedCatalog[LanceGround]):
@@ -68,7 +68,7 @@ class LanceLakeCatalog(MappedCatalog[LanceGround]):
         return {"primary key": config.get(_PRIMARY_KEY, ""), "partitions": config.get(_PARTITION_KEYS, "")}
 
     def make(self, table: TableInfo, properties: Mapping[str, str]) -> bool:
-        """The first version has no properties: the second is the one that shows."""
+        """Creates the table in two versions: the first has no properties, the second is the first visible one."""
         descriptor = table.descriptor
         schema = table_schema(descriptor.schema.columns)
         update = lance.LanceOperation.UpdateMap({**properties, **_own_properties(table)})
@@ -80,8 +80,9 @@ class LanceLakeCatalog(MappedCatalog[LanceGround]):
     def put_evolved(
         self, ground: LanceGround, table: TableInfo, columns: Sequence[StoredColumn], column_map: ColumnMap
     ) -> bool:
-        """One step at a time, as the library has no commit for all: false asks for the next. Columns that are renamed
-        make room for new ones, which are added last and then moved. No file is written: old rows have nulls there."""
+        """Makes one step of the change, as the library has no commit for all of it; false asks for the next. Renamed
+        columns make room for new ones, which are added last and then moved. No file is written: old rows are null
+        there."""
         named, new = _own_properties(table), [c.column for c in columns if not c.key]
         if any(ground.properties.get(k) != v for k, v in named.items()):
             return self.put_properties(ground, table, named) and False
@@ -92,7 +93,7 @@ class LanceLakeCatalog(MappedCatalog[LanceGround]):
         return self._project(ground, table, columns, column_map)
 
     def _add(self, ground: LanceGround, table: TableInfo, columns: Sequence[Column]) -> bool:
-        """The library numbers the new fields; they go before ours."""
+        """Lets the library number the new fields, and places them before the system columns."""
         lake_table = self._table_of(table.path)
         with lake_table.stage(ground.version) as staged:
             grown = lance.dataset(staged)
@@ -105,7 +106,7 @@ class LanceLakeCatalog(MappedCatalog[LanceGround]):
     def _project(
         self, ground: LanceGround, table: TableInfo, columns: Sequence[StoredColumn], column_map: ColumnMap
     ) -> bool:
-        """These fields alone, in this order, under these names."""
+        """Replaces the schema by these fields alone, in this order, under these names."""
         lake_table, keys = self._table_of(table.path), {c.key for c in columns}
         names = {k: n for k, n in key_names(ground.dataset.lance_schema).items() if n not in LAKE_NAMES}
         fields = {c.column.name: _metadata(c.column) for c in columns}
@@ -113,7 +114,7 @@ class LanceLakeCatalog(MappedCatalog[LanceGround]):
             changed = lance.dataset(staged)
             if dropped := [n for k, n in names.items() if k not in keys]:
                 changed.drop_columns(dropped)
-            # By way of their keys: two columns may swap their names.
+            # Renames to the keys first: two columns may swap their names.
             changed.alter_columns(*({"path": names[c.key], "name": c.key} for c in columns))
             changed.alter_columns(*({"path": c.key, **_spell(c.column)} for c in columns))
             changed.update_field_metadata(fields, replace=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns as a Lance table's schema says them. How one was declared (CHAR, precision) is in its field's metadata."""
+"""Columns in a Lance table's schema. A field's metadata records how its column was declared (CHAR, precision)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ RESERVED = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_versi
 
 
 _NESTING = (
-    "Lance writes a row inside of an array or map that holds two more levels of arrays and maps, and cannot read it; "
-    "take one of the levels out of that row, or keep the value as JSON in a STRING"
+    "Lance writes a row inside an array or map that contains two more levels of arrays and maps, and cannot read it; "
+    "remove one of the levels from that row, or store the value as JSON in a STRING"
 )
-"""Found with pylance 14.0.2 ("Incorrect number of nulls for StructArray"), for some values of such a shape, by 6,000
-random shapes of up to six levels."""
+"""Detected with pylance 14.0.2 ("Incorrect number of nulls for StructArray") for some values of such a shape, in a test
+of 6,000 random shapes of up to six levels."""
 
 
 def check_columns(columns: Sequence[Column], table: str) -> None:
@@ -59,7 +59,7 @@ def _why_not(name: str) -> str | None:
 
 
 def _is_unreadable(kind: DataType, *, is_repeated: bool) -> bool:
-    """Is a row that is repeated above it and holds two levels of repetition in this type?"""
+    """Whether the type has a repeated row that contains two more levels of repetition."""
     if isinstance(kind, RowType) and is_repeated and _repetitions(kind) > 1:
         return True
     repeats = is_repeated or isinstance(kind, ArrayType | MapType)
@@ -71,12 +71,12 @@ def _repetitions(kind: DataType) -> int:
 
 
 def table_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The user's columns, then ours."""
+    """Arrow schema of the user's columns, then the system columns."""
     return pa.schema([*map(to_lance_field, columns), *LAKE_FIELDS])
 
 
 def stored_columns(dataset: lance.LanceDataset) -> tuple[StoredColumn, ...]:
-    """The user's columns, whose keys are the ids of the fields in files. Raises `UnsupportedType`."""
+    """Returns the user's columns; their keys are the field ids in files. Raises `UnsupportedType`."""
     keys = {name: key for key, name in key_names(dataset.lance_schema).items()}
     columns = from_arrow_schema(pa.schema([f for f in dataset.schema if f.name not in LAKE_NAMES]))
     return tuple(StoredColumn(c, keys[c.name]) for c in columns)
@@ -86,7 +86,7 @@ _KEY_PREFIX = "id:"
 
 
 def key_names(schema: LanceSchema) -> dict[str, str]:
-    """Key of a column -> its name there."""
+    """Column key -> its name in the schema."""
     return {_key(_leaf_ids(field)): field.name() for field in schema.fields()}
 
 
@@ -99,7 +99,7 @@ def ids_of(key: str) -> list[int]:
 
 
 def column_map_of(dataset: lance.LanceDataset) -> ColumnMap:
-    """It is in the schema's own metadata, so that one commit changes both."""
+    """Reads the column map from the schema's own metadata, so that one commit changes both."""
     return ColumnMap.parse({k.decode(): v.decode() for k, v in (dataset.schema.metadata or {}).items()})
 
 
@@ -108,12 +108,12 @@ def view_of(dataset: lance.LanceDataset, planned: Schema) -> list[StoredColumn]:
 
 
 def scan_schema(columns: Sequence[StoredColumn], fields: Callable[[Column], pa.Field]) -> pa.Schema:
-    """Rows with these columns and the system columns; fields say under which key files have them."""
+    """Schema of rows with these columns and the system columns; field metadata has the key that files use."""
     return pa.schema([*(stored_field(fields(c.column), c.key) for c in columns), *LAKE_FIELDS])
 
 
 def to_lance_field(column: Column) -> pa.Field:
-    """A vector's elements have no name in Lance."""
+    """Converts a column to a Lance field. A vector's elements have no name in Lance."""
     field = to_arrow_field(column)
     if isinstance(column.type, VectorType):
         field = field.with_type(pa.list_(pa.float32(), column.type.length))
@@ -121,7 +121,7 @@ def to_lance_field(column: Column) -> pa.Field:
 
 
 def leaf_ids(schema: LanceSchema) -> list[int]:
-    """Field ids of the columns that a data file has, in its order: those of values, not of what holds them."""
+    """Returns the field ids of the columns in a data file, in its order: those of values, not of their parents."""
     return [i for field in schema.fields() for i in _leaf_ids(field)]
 
 
@@ -131,8 +131,8 @@ def _leaf_ids(field: Any) -> list[int]:
 
 
 def reordered(schema: LanceSchema, names: Sequence[str] | None = None, column_map: ColumnMap | None = None) -> Any:
-    """The same fields with the same ids, those alone that are named (default: all), the system columns last; the
-    library adds columns at the end. `column_map`: in the schema's metadata from now on."""
+    """Returns the same fields with the same ids, only those in `names` (default: all), the system columns last; the
+    library adds columns at the end. `column_map`: stored in the schema's metadata from now on."""
     rebuild, (metadata, *protos) = schema.__reduce__()
     groups, at = {}, 0
     for field in schema.fields():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data file of ours, and the files of its deleted rows."""
+"""Our data files, and the files of their deleted rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakeward.model import OFFSET, Bucket, OffsetRange, Offsets, OffsetSet, Roun
 
 PREFIX = "lakeward-"
 FACTS_KEY = "lakeward"
-"""In the metadata of a data file's own schema: Lance has no room for it beside a fragment."""
+"""Key in the metadata of a data file's own schema: Lance has no place for it in a fragment."""
 
 _KEPT = 100_000
 _AT_ONCE = 16
@@ -36,7 +36,8 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class FileFacts:
-    """`bucket` None: rows of several. `since`: the version that its rows came with; 0 where others wrote them."""
+    """Facts of a data file. `bucket` None: it has rows of several buckets. `since`: the version that added its rows; 0
+    if another engine wrote them."""
 
     bucket: Bucket | None = None
     offsets: OffsetRange | None = None
@@ -62,7 +63,8 @@ def is_ours(name: str) -> bool:
 
 
 def load_facts(paths: Sequence[str], storage_options: Mapping[str, str]) -> list[FileFacts | None]:
-    """None: it does not say. Files never change: each is looked at once. Raises `OSError`, `ValueError`."""
+    """Loads the facts of data files; None for a file without facts. Files never change: each is read once. Raises
+    `OSError`, `ValueError`."""
     options = tuple(sorted(storage_options.items()))
     if len(paths) < _AT_ONCE:
         return [_load(path, options) for path in paths]
@@ -78,7 +80,7 @@ def _load(path: str, options: tuple[tuple[str, str], ...]) -> FileFacts | None:
 
 
 def read_offsets(path: str, storage_options: Mapping[str, str]) -> Offsets:
-    """Of every row, deleted ones too, in the file's order. Raises `OSError`, `ValueError`."""
+    """Reads the offset of every row, deleted rows included, in the file's order. Raises `OSError`, `ValueError`."""
     reader = LanceFileReader(path, storage_options=dict(storage_options), columns=[OFFSET])
     return np.asarray(reader.read_all().to_table().column(0).to_numpy(), np.int64)
 
@@ -86,13 +88,14 @@ def read_offsets(path: str, storage_options: Mapping[str, str]) -> Offsets:
 _NAME = re.compile(r"\d+-\d+-(\d+)\.(?:arrow|bin)")
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), False)])
 _OURS = 0x4C57
-"""The upper 16 bits of an id of ours; then 32 of its round, and 16 by chance: a round may prepare more than once."""
+"""The upper 16 bits of our ids; then 32 bits of the round, and 16 random ones: a round may prepare more than once."""
 
 
 def write_deletions(
     files: TableFiles, root: str, fragment_id: int, version: int, round_id: RoundId, positions: OffsetSet
 ) -> tuple[Any, int]:
-    """What the fragment's metadata says of it, and its size. Its folder is the caller's to sync. Raises `OSError`."""
+    """Writes a deletion file; returns its entry in the fragment's metadata, and its size. The caller syncs its folder.
+    Raises `OSError`."""
     mark = (_OURS << 48) | (_round_bits(round_id) << 16) | secrets.randbits(16)
     facts = DeletionFile(
         id=mark, read_version=version, file_type="array", num_deleted_rows=len(positions), base_id=None
@@ -121,7 +124,7 @@ def load_deletions(files: TableFiles, path: str, table: str) -> OffsetSet:
 
 
 def is_deletion_of(path: str, root: str, round_id: RoundId | None = None) -> bool:
-    """Is it one of ours, or of this round?"""
+    """Whether it is one of our deletion files, or one of this round."""
     found = _NAME.fullmatch(path.removeprefix(f"{root}/{DELETIONS}/"))
     if found is None or int(found[1]) >> 48 != _OURS:
         return False

@@ -72,7 +72,8 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
         return RewrittenFiles(files=group.fragments, ranks=group.ranks)
 
     def number(self, ground: LanceGround, files: Sequence[Any]) -> Sequence[Any]:
-        """On this version and no other: names of deletion files contain the number."""
+        """Returns the fragments with their deletions on exactly this version: names of deletion files contain its
+        number."""
         if not files:
             return []
         with self._table.stage(ground.version) as staged:
@@ -83,7 +84,7 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
     def mark_deleted(
         self, ground: LanceGround, round_id: RoundId, deletions: Sequence[Deletion[Any]]
     ) -> MarkedFiles[Any]:
-        """A deletion file each, merged with the one that is there."""
+        """Writes one deletion file per fragment, merged with the existing one."""
         after, size, root = [], 0, self._table.root
         with lake_errors(self._table.name, "write deletions of"):
             for fragment, merged in ((d.file, d.deleted.union(d.positions)) for d in deletions):
@@ -93,11 +94,11 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
                 facts = {**fragment.to_json(), "deletion_file": deletion.asdict()}
                 after.append(FragmentMetadata.from_json(json.dumps(facts)))
                 size += written
-            sync([f"{root}/{deletion.path(fragment.id)}"])  # with the folder that names all of them
+            sync([f"{root}/{deletion.path(fragment.id)}"])  # syncs the folder of all of them, too
         return MarkedFiles(files=after, delete_files=len(after), bytes_written=size)
 
     def was_emptied(self, ground: LanceGround, planned: LakeFile, result: RewriteResult) -> bool:
-        """The library takes a fragment out when a round deletes its last row."""
+        """Whether a fragment left the table with its last row: the library removes it then."""
         since = LanceRewrittenGroup.from_bytes(result.payload).version
         later = [v for v in ground.versions if v >= since]
         without = next((v for v in later if planned.path not in self._table.paths(v)), None)
@@ -120,7 +121,7 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
             return OffsetSet(read_offsets(file.path, self._table.storage_options)[positions.values])
 
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
-        """Data files by their names, deletion files by their ids. A prefix that ends with a round names both."""
+        """Lists data files by name, deletion files by id. A prefix that ends with a round selects both."""
         root = self._table.root
         data, name = f"{root}/{DATA}/", (prefix or "").removeprefix(f"{root}/{DATA}/{PREFIX}")
         round_id = RoundId(name.removesuffix("-")) if name.endswith("-") else None
@@ -134,7 +135,7 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
 
 @dataclass(frozen=True)
 class LanceRewrittenGroup(Packed):
-    """`version`: the one that was read. `result` None: no row of the group was alive."""
+    """Files of a rewritten group. `version`: the version that was read. `result` None: no row of the group was live."""
 
     packed_as: ClassVar = ("lance-rewrite", 1)
 
@@ -148,7 +149,7 @@ class LanceRewrittenGroup(Packed):
 
 
 def rewrite(table: LanceTable, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
-    """Deletes of the version that the rewrite was begun on are applied."""
+    """Rewrites a group with the deletes of the version that the rewrite was begun on."""
     handle = LanceWriteHandle.from_bytes(task.handle)
     version, rows, by_path = handle.version, None, dict[str, Any]()
     if not task.group.is_dropped:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Lance table's versions as the commit protocol uses them: the next manifest is the swap."""
+"""A Lance table's versions, as the commit protocol uses them: creating the next manifest is the compare-and-swap."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lakeward.model import SnapshotId
 from lakeward.spi import REWRITE_KEY, TAG
 
 _OPERATIONS = {"Append": "append", "Update": "overwrite", "Rewrite": "replace"}
-"""Lance's words and the plug point's."""
+"""Lance's operations -> the plug point's."""
 
 
 @dataclass(frozen=True)
 class LanceGround:
-    """The table as it was loaded: what a commit is built on. `own`: our newest commit, which a tag keeps."""
+    """A Lance table as loaded; commits are built on it. `own`: our newest commit, which a tag protects."""
 
     versions: tuple[int, ...]
     dataset: lance.LanceDataset
@@ -58,7 +58,7 @@ class LanceGround:
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """Empty: no commit of ours yet."""
+        """Empty: we have not committed yet."""
         return {} if self.own is None else self.own.keys
 
     @cached_property
@@ -67,7 +67,7 @@ class LanceGround:
 
     @cached_property
     def expired(self) -> frozenset[int]:
-        """Versions that are no longer part of the table's history, as far as their manifests are still there."""
+        """Versions that are no longer part of the table's history, as far as their manifests still exist."""
         said = (json.loads(facts.get(EXPIRED_KEY, "[]")) for facts in (self.keys, self.properties))
         return frozenset(v for versions in said for v in versions).intersection(self.versions)
 
@@ -142,7 +142,8 @@ def _log_snapshot(version: LanceVersion) -> LogSnapshot:
 
 
 def _operation(change: Mapping[str, Any]) -> lance.LanceOperation.BaseOperation:
-    """An update is one that others' index builds and appends can go along with."""
+    """Chooses the operation of a commit. Concurrent index builds and appends of other engines are compatible with an
+    update."""
     new, updated = ([FragmentMetadata.from_json(text) for text in change[side]] for side in ("new", "updated"))
     if not updated and not change["removed"] and not any(f.deletion_file for f in new):
         return lance.LanceOperation.Append(new)

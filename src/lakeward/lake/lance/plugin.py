@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Lance lake: options in, `LakeStorage` out. `warehouse` is a folder or an S3 address; without it the
-server keeps the lake in its own folder.
+"""Entry point of the Lance lake: opens `LakeStorage` with the configured options. `warehouse` is a folder or an S3
+address; without it the server keeps the lake in its own folder.
 
-The library is imported when a lake is opened, not with this door: it does not outlive a fork, and Spark's Python
-workers are forked from a process that has every door imported.
+The library is imported when a lake is opened, not with this module: it does not survive a fork, and Spark's Python
+workers are forked from a process that has imported every plugin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_lake(options: Mapping[str, str]) -> LanceLakeStorage:
-    """Raises `UnknownOption`, `InvalidConfig`."""
+    """Opens the lake. Raises `UnknownOption`, `InvalidConfig`."""
     from lakeward.lake.lance.storage import LanceLakeStorage
 
     return LanceLakeStorage(parse_warehouse("lance", options), options)

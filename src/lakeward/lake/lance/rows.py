@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of fragments: with today's columns, without those that are deleted; and where given offsets lie."""
+"""Rows of fragments: with the current columns, without deleted rows."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ BATCH_ROWS = 65_536
 
 
 class LanceRows(SnapshotFiles[Any]):
-    """Fragments of one version, or those that a commit will add to it. `keys`: of the table's partitions. `columns`:
-    as the reader of the rows sees them; this version may have them under other names."""
+    """Fragments of one version, or those that a commit will add to it. `keys`: the table's partition columns.
+    `columns`: as the reader of the rows sees them; this version may have them under other names."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LanceRows(SnapshotFiles[Any]):
         return {f.id: facts for f, facts in zip(own, known, strict=True) if facts is not None}
 
     def facts(self, fragment: Any) -> FileFacts:
-        """Of others' fragments by a look at their rows."""
+        """Finds the buckets of foreign fragments by reading their rows."""
         known = self._facts.get(fragment.id)
         if known is None:
             buckets, offsets = {b for b, _ in self._found_places(fragment)}, self.offsets(fragment)
@@ -94,7 +94,7 @@ class LanceRows(SnapshotFiles[Any]):
         return sum(f.deletion_file is not None for f in self.files)
 
     def describe(self, fragment: Any) -> LakeFile:
-        """Only Lance's own reader shows its rows."""
+        """Describes a fragment; only Lance's own reader can read its rows."""
         facts, deletion = self.facts(fragment), fragment.deletion_file
         values = () if facts.bucket is None else partition_values(facts.bucket.partition)
         deletes = [] if deletion is None else [f"{self._table.root}/{deletion.path(fragment.id)}"]
@@ -125,7 +125,7 @@ class LanceRows(SnapshotFiles[Any]):
         return self._found_places(fragment)
 
     def _found_places(self, fragment: Any) -> list[tuple[Bucket, Offsets]]:
-        """By a look at its rows."""
+        """Finds them by reading its rows."""
         rows = self._physical(fragment, [*(k.column for k in self._keys), BUCKET])
         parts = [k.texts(rows.column(at)) for at, k in enumerate(self._keys)]
         partition = pc.binary_join_element_wise(*parts, PARTITION_SEPARATOR) if parts else pa.nulls(len(rows))
@@ -134,7 +134,7 @@ class LanceRows(SnapshotFiles[Any]):
         return [(Bucket(g["partition"] or "", g["number"]), np.asarray(g["at_list"], np.int64)) for g in groups]
 
     def offsets(self, fragment: Any) -> Offsets:
-        """Of every row, deleted ones too, in the fragment's order."""
+        """Reads the offset of every row, deleted rows included, in the fragment's order."""
         if is_ours(fragment.files[0].path):
             with lake_errors(self._table.name, "read a file of"):
                 return read_offsets(self.path(fragment), self._table.storage_options)
@@ -148,7 +148,7 @@ class LanceRows(SnapshotFiles[Any]):
             return load_deletions(self._table.files, path, self._table.name)
 
     def live(self, fragment: Any, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Live rows in the fragment's order, batch by batch; a column that was added since is null."""
+        """Reads live rows in the fragment's order, batch by batch; columns added since are null."""
         there = self._there(schema)
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=list(there.values()), with_row_address=True, batch_size=BATCH_ROWS
@@ -158,26 +158,26 @@ class LanceRows(SnapshotFiles[Any]):
                 yield _fit(batch, there, schema)
 
     def read(self, fragments: Sequence[Any], schema: pa.Schema) -> Iterator[pa.Table]:
-        """Live rows of several, in their order, by one plan of the library's: making one costs as much as a thousand
-        rows."""
-        there = self._there(schema)
+        """Reads live rows of several fragments, in their order, with one plan of the library: making a plan costs as
+        much as a thousand rows."""
+        present = self._there(schema)
         scanner = self._dataset.scanner(
-            columns=list(there.values()),
+            columns=list(present.values()),
             fragments=[self._dataset.get_fragment(f.id) for f in fragments],
-            with_row_address=not there,
+            with_row_address=not present,
             batch_size=BATCH_ROWS,
             scan_in_order=True,
         )
         with _row_errors(self._table.name):
             for batch in scanner.to_batches():
-                yield _fit(batch, there, schema)
+                yield _fit(batch, present, schema)
 
     @cached_property
     def _by_key(self) -> dict[str, str]:
         return key_names(self._dataset.lance_schema)
 
     def _there(self, schema: pa.Schema) -> dict[str, str]:
-        """Name of a column in `schema` -> its name in this version, of those that it has."""
+        """Column name in `schema` -> its name in this version, for the columns that it has."""
         keys = {f.name: stored_key(f) for f in schema}
         names = {n: self._by_key.get(key, key) for n, key in keys.items()}
         return {n: name for n, name in names.items() if name in self._dataset.schema.names}
@@ -192,7 +192,7 @@ class LanceRows(SnapshotFiles[Any]):
 
 
 def _fit(batch: pa.RecordBatch, names: Mapping[str, str], schema: pa.Schema) -> pa.Table:
-    """`names`: of a column in `schema` -> in the batch."""
+    """Fits a batch to the schema. `names`: column name in `schema` -> name in the batch."""
     rows = pa.table(batch)
     if not names:
         return fit_rows(rows, without_keys(schema))
@@ -202,7 +202,8 @@ def _fit(batch: pa.RecordBatch, names: Mapping[str, str], schema: pa.Schema) -> 
 
 @contextmanager
 def _row_errors(table: str) -> Iterator[None]:
-    """Inside, rows are read. Some nested values the library has written and cannot read: `LakeUnreadable`."""
+    """Translates errors while rows are read. The library can write some nested values that it cannot read:
+    `LakeUnreadable`."""
     with lake_errors(table, "read rows of"):
         try:
             yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lance tables of one warehouse, as the lake's interface wants them."""
+"""Storage of the Lance tables of one warehouse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeward.model import ColumnChange, TableInfo, TablePath
 from lakeward.spi import DeleteEncoding, LakeCapabilities, RewriteResult, RewriteTask, WriteTask
 
 _CACHED = 64
-"""Tables whose versions are kept in memory."""
+"""The most tables whose versions are cached in memory."""
 
 _STORAGE_KEYS = {
     "s3.endpoint": "aws_endpoint",
@@ -27,7 +27,7 @@ _STORAGE_KEYS = {
     "s3.secret-key": "aws_secret_access_key",
     "s3.security-token": "aws_session_token",
 }
-"""Our options, and the library's."""
+"""Our options -> the library's."""
 
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
@@ -43,13 +43,13 @@ class LanceLakeStorage(PositionStorage[LanceGround]):
 
     def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
         self.warehouse = Warehouse(self.name, warehouse, options or {}, suffix=".lance")
-        """Engines know a Lance table by its folder's name."""
+        """Tables of a warehouse; engines identify a Lance table by its folder's name."""
 
         self._cache = lru_cache(_CACHED)(lambda _root: VersionCache())
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """As the library spells them."""
+        """Storage options as the library spells them."""
         options = self.warehouse.options
         given = {name: options[key] for key, name in _STORAGE_KEYS.items() if key in options}
         is_plain = given.get("aws_endpoint", "").startswith("http://")

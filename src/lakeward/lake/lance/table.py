@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's folder: what versions there are, the table at one of them, and the next one.
+"""A table's folder: its versions, the table at one of them, and the next one.
 
-The library builds a version in a folder of its own that holds nothing but the manifest it stands on, so it cannot move
-on to another head; the manifest that comes out is put under its name in the table's folder, if nobody was there first.
+The library builds a version in a separate folder with only the manifest that it is based on, so it cannot move to
+another head. The resulting manifest is put under its name in the table's folder, unless one exists there.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from lakeward.model import SnapshotId
 from lakeward.spi import OFFSETS_KEY, TAG
 
 EXPIRED_KEY = "lakeward.expired"
-"""Versions that went from the table's history and whose manifests may still be there: of a commit of ours, and in the
-table's configuration."""
+"""Key of the expired versions whose manifests may still exist: in our commits, and in the table's configuration."""
 
 ALTER_KEY = "lakeward.alter"
-"""Of a version of ours that changed columns and no row."""
+"""Key of a version in which we changed columns and no row."""
 
 _REWRITE = "Rewrite"
 _KEEPS_ROWS = frozenset({"UpdateConfig", "CreateIndex", "Project"})
@@ -40,7 +39,7 @@ _KEEPS_OLD_ROWS = frozenset({"Append", _REWRITE})
 
 @dataclass(frozen=True)
 class LanceVersion:
-    """`properties`: of its transaction. `restored`: the version that this one went back to."""
+    """One version. `properties`: of its transaction. `restored`: the version that this one went back to."""
 
     version: int
     operation: str
@@ -53,7 +52,7 @@ class LanceVersion:
         at_ms = int(dataset.get_version()["timestamp"].timestamp() * 1000)
         try:
             transaction = dataset.read_transaction(dataset.version)
-        except TypeError:  # of a compaction that moved an index along the library builds its answer wrongly
+        except TypeError:  # the library builds a wrong answer for a compaction that moved an index
             return cls(dataset.version, _REWRITE, at_ms)
         if transaction is None:
             return cls(dataset.version, "unknown", at_ms)
@@ -72,12 +71,12 @@ class LanceVersion:
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """Of a commit of ours; empty: it is another's, or one of ours that made no snapshot."""
+        """Keys of our commit; empty for a foreign one, and for ours that made no snapshot."""
         return self.properties if OFFSETS_KEY in self.properties else {}
 
     @property
     def is_snapshot(self) -> bool:
-        """A change of columns, properties or indexes alone is none: it has the rows of the one before."""
+        """False for a change of columns, properties or indexes alone: it has the rows of the version before."""
         return bool(self.keys) or not (self.operation in _KEEPS_ROWS or ALTER_KEY in self.properties)
 
     @property
@@ -92,7 +91,7 @@ _LAST = 2**64 - 1
 
 
 class VersionCache:
-    """What this process has read of a table's versions: they never change."""
+    """Cached versions of a table; they never change."""
 
     def __init__(self) -> None:
         self.reset()
@@ -102,12 +101,12 @@ class VersionCache:
         self.paths: dict[int, frozenset[str]] = {}
         self.checked: set[int] = set()
         self.stamp: tuple[int, str] | None = None
-        """The newest version that was read, and its file's stamp: with another one there, this is another table."""
+        """The newest version that was read, and its file's stamp: a different stamp means a different table."""
 
 
 class LanceTable:
-    """Looks anew with each call, as other processes write; what `cache` has is not read again. Raises
-    `LakeUnavailable` where folder or object store do not answer."""
+    """Reads a table's folder. Lists it again with each call, as other processes write; cached contents are not read
+    again. Raises `LakeUnavailable` if folder or object store do not answer."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class LanceTable:
         self._cache = cache or VersionCache()
 
     def versions(self) -> tuple[int, ...]:
-        """Those that are there, oldest first; none: there is no table."""
+        """Lists versions, oldest first; none: the table does not exist."""
         with lake_errors(self.name, "list versions of"):
             names = self.files.names(f"{self.root}/{_VERSIONS}")
             known = self._cache.stamp
@@ -160,7 +159,7 @@ class LanceTable:
         return dataset
 
     def _check_files(self, dataset: lance.LanceDataset) -> None:
-        """The library opens what a manifest names. Raises `LakePathRefused`."""
+        """Checks the paths in a manifest, which the library opens. Raises `LakePathRefused`."""
         for fragment in fragments_of(dataset):
             for file in fragment.files:
                 self.files.check(f"{self.root}/{DATA}/{file.path}")
@@ -169,24 +168,24 @@ class LanceTable:
                 self._check_base(fragment.deletion_file.base_id, fragment.deletion_file.path(fragment.id))
 
     def _check_base(self, base_id: int | None, path: str) -> None:
-        """A file of another dataset: its paths are looked up in a list of places in the manifest."""
+        """Checks a file of another dataset, whose path is relative to a list of folders in the manifest."""
         if base_id is not None:
             raise LakePathRefused(table=self.name, path=f"{path} of another dataset", location=self.root)
 
     def version(self, number: int) -> LanceVersion:
         """Raises as `open` does."""
-        known = self._cache.versions.get(number)
-        if known is None:
+        cached = self._cache.versions.get(number)
+        if cached is None:
             with lake_errors(self.name, "read a version of"):
-                known = LanceVersion.of(self.open(number))
+                cached = LanceVersion.of(self.open(number))
                 stamp = self.files.stamp(self.path(number))
-            self._cache.versions[number] = known
+            self._cache.versions[number] = cached
             if stamp is not None and (self._cache.stamp is None or number > self._cache.stamp[0]):
                 self._cache.stamp = number, stamp
-        return known
+        return cached
 
     def paths(self, number: int) -> frozenset[str]:
-        """Data and deletion files that a version has, below the table's folder."""
+        """Returns the data and deletion files of a version, below the table's folder."""
         known = self._cache.paths.get(number)
         if known is None:
             known = self._cache.paths[number] = frozenset(_paths(self.root, self.open(number)))
@@ -198,7 +197,7 @@ class LanceTable:
     def commit(
         self, base: int, operation: lance.LanceOperation.BaseOperation, properties: Mapping[str, str] | None = None
     ) -> bool:
-        """Makes exactly version `base` + 1; false where it is there. One that was cleaned away is there, too."""
+        """Creates exactly version `base` + 1; false if it exists, or did and was cleaned up."""
         with self.stage(base) as staged:
             dataset = apply(staged, base, operation, properties)
             return dataset is not None and self.publish(staged, base + 1)
@@ -217,13 +216,14 @@ class LanceTable:
             return False
 
     def _is_older(self, one: int, other: int) -> bool:
-        """A version is made after the one that it stands on: if not, that one came late to a place that was cleaned."""
+        """Checks that the version before exists: if not, this one was created late, where older versions were cleaned
+        up."""
         made_at, other_at = (self.files.made_at(self.path(v)) for v in (one, other))
         return made_at is not None and other_at is not None and made_at < other_at
 
     @contextmanager
     def stage(self, base: int) -> Iterator[str]:
-        """A folder with this version's manifest and nothing else."""
+        """Makes a folder with this version's manifest and nothing else."""
         with tempfile.TemporaryDirectory(prefix="lakeward-lance-") as folder:
             with lake_errors(self.name, "read a version of"):
                 manifest = self.files.read_bytes(self.path(base))
@@ -235,7 +235,7 @@ class LanceTable:
             yield folder
 
     def tag(self, name: str, version: int) -> None:
-        """Keeps a version from a clean-up by others. Raises `SnapshotGone`."""
+        """Tags a version, which protects it from other engines' clean-up. Raises `SnapshotGone`."""
         with lake_errors(self.name, "tag a version of"):
             manifest = self.files.read_bytes(self.path(version))
         if manifest is None:
@@ -243,8 +243,8 @@ class LanceTable:
         self.tags.put(name, version, len(manifest))
 
     def referenced(self, versions: Sequence[int]) -> set[int]:
-        """Those of `versions` that a tag or a branch names; all of them while it cannot be read what a tag names, but
-        for our own, which names our newest commit."""
+        """Returns the versions that a tag or a branch names; all of them if a tag cannot be read, except our own tag,
+        which names our newest commit."""
         tags = self.tags.versions()
         if any(version is None for name, version in tags.items() if name != TAG):
             return set(versions)
@@ -270,7 +270,7 @@ def apply(
     operation: lance.LanceOperation.BaseOperation,
     properties: Mapping[str, str] | None = None,
 ) -> lance.LanceDataset:
-    """The version after `base` in a folder that nobody else writes to."""
+    """Commits a version after `base` in a folder with a single writer."""
     transaction = lance.Transaction(
         read_version=base, operation=operation, transaction_properties=dict(properties or {})
     )
@@ -280,7 +280,7 @@ def apply(
 
 
 def manifest_name(version: int) -> str:
-    """As the library spells it: the newest comes first in a listing."""
+    """Name of a version's manifest; the newest comes first in a listing."""
     return f"{_LAST - version:020d}.manifest"
 
 
@@ -306,14 +306,14 @@ class LanceTags:
     """Its name, for messages."""
 
     def versions(self) -> dict[str, int | None]:
-        """The version of each tag; None where its file is broken."""
+        """Returns the version of each tag; None for a broken file."""
         with lake_errors(self.table, "list tags of"):
             names = self.files.names(f"{self.root}/{_FOLDER}")
         tags = [n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.startswith(".")]
         return {tag: None if (body := self._load(tag)) is None else body["version"] for tag in tags}
 
     def put(self, tag: str, version: int, manifest_bytes: int) -> None:
-        """Replaces what the tag named before, and a broken file. Calling it twice is safe."""
+        """Moves the tag, or replaces its broken file. Safe to repeat."""
         old = self._load(tag) or {}
         if old.get("version") == version and old["manifestSize"] == manifest_bytes:
             return

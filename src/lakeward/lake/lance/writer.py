@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one split into data files, and says of each what its fragment will."""
+"""Writes one split into data files, and describes each as its fragment will."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lakeward.protocol.codec import Packed
 from lakeward.spi import WriteTask
 
 _TARGET_KEY, _TARGET_BYTES = "lakeward.write.target-file-size-bytes", 1024 * 1024 * 1024
-"""Of Arrow, which Lance packs less than Parquet does."""
+"""Measured in Arrow, which Lance compresses less than Parquet does."""
 
 
 @dataclass(frozen=True)
 class LanceWriteHandle(Packed):
-    """What writers need to know of the table. `schema` in Arrow's own bytes; `fields`: ids of the columns in a file;
+    """The table's facts for writers. `schema`: in Arrow's own encoding; `fields`: ids of the columns in a file;
     `version`: the newest one, on which the round was begun."""
 
     packed_as: ClassVar = ("lance-handle", 1)
@@ -45,7 +45,7 @@ class LanceWriteHandle(Packed):
 
     @classmethod
     def of(cls, root: str, dataset: lance.LanceDataset, columns: Sequence[StoredColumn]) -> LanceWriteHandle:
-        """`columns`: as the round sees them."""
+        """`columns`: the columns that the round sees."""
         system = [i for key, name in key_names(dataset.lance_schema).items() if name in LAKE_NAMES for i in ids_of(key)]
         target = dataset.config().get(_TARGET_KEY, "")
         return cls(
@@ -62,7 +62,7 @@ class LanceWriteHandle(Packed):
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
 
     def fragment(self, name: str, rows: int, size_bytes: int) -> str:
-        """Metadata in JSON; its id is the commit's to give."""
+        """Metadata of the fragment in JSON; the commit assigns its id."""
         major, minor = map(int, self.file_version.split("."))
         file = {
             "path": name,
@@ -78,7 +78,7 @@ class LanceWriteHandle(Packed):
 
 @dataclass(frozen=True)
 class LanceWriteResult(Packed):
-    """The files of one split, as metadata of fragments in JSON."""
+    """Files of one split, as fragment metadata in JSON."""
 
     packed_as: ClassVar = ("lance-write-result", 1)
 
@@ -90,7 +90,7 @@ class LanceWriteResult(Packed):
 
 
 class LanceOutput:
-    """`size` is of Arrow, which Lance packs less than Parquet does."""
+    """A data file that is being written. `size` is measured in Arrow, which Lance compresses less than Parquet does."""
 
     def __init__(self, path: str, file: LanceFileWriter, bucket: Bucket, since: int) -> None:
         self.path, self.file, self.size, self.rows = path, file, 0, 0
@@ -113,12 +113,12 @@ class LanceOutput:
         sync([self.path])
 
     def abandon(self) -> None:
-        """The library has no other way to let a file go."""
+        """Closes the file, as the library has no other way to release it."""
         self.file.close()
 
 
 class LanceLakeWriter(CoreWriter[LanceOutput]):
-    """`since`: the version that the rows came with, where it is not the coming one."""
+    """Writer of one split. `since`: the version that added the rows, if it is not the next one."""
 
     def __init__(self, task: WriteTask, storage_options: dict[str, str], since: int | None = None) -> None:
         handle, keys = LanceWriteHandle.from_bytes(task.handle), task.table.descriptor.partition_keys

@@ -23,7 +23,8 @@ class MemoryLakeCatalog(CoreCatalog[MemoryGround]):
         """Memory always answers."""
 
     def lake_key(self, key: str) -> str:
-        """`memory.X` is the lake's own X; anything else is kept for the hot side's eyes."""
+        """Maps a table property to a lake property: `memory.X` is the lake's own X; other keys are stored for the hot
+        store."""
         own = key.removeprefix(FORMAT_PREFIX)
         return f"lakeward.{own}" if own.startswith("history.") else own if own != key else f"fluss.{key}"
 
@@ -79,7 +80,7 @@ class MemoryLakeCatalog(CoreCatalog[MemoryGround]):
         missing_columns(table, [c for c in have if c.column_id not in table.schema.by_id], added)
 
     def evolve(self, table: TableInfo, after: TableInfo) -> None:
-        """In one step: files find their columns by id."""
+        """Changes columns in one step: files identify their columns by id."""
         self.check_evolve(table, after)
         with self._lake.lock:
             mine, descriptor = self._lake.table(table.path), after.descriptor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one memory table: read, deleted from by position, listed, rewritten."""
+"""Files of one memory table: reading, deleting rows by position, listing, rewriting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from lakeward.spi import LakeDelete, LakeFile, RewriteResult, RewriteTask, Store
 
 @dataclass(frozen=True)
 class RewrittenRows(Packed):
-    """`path` None: no row of the group was alive."""
+    """File of a rewritten group. `path` None: no row of the group was live."""
 
     packed_as: ClassVar = ("memory-rewrite", 2)
 
@@ -194,7 +194,7 @@ def rewrite(lake: MemoryLake, task: RewriteTask, is_due: Callable[[], bool]) -> 
     ids, schema = {c.name: c.column_id for c in columns}, tagged_schema(columns)
 
     def read(file: LakeFile) -> tuple[OffsetSet, Iterator[pa.Table]]:
-        """Under the deletes that the planned snapshot had."""
+        """Applies the deletes of the planned snapshot."""
         rows = table.data_file(file.path).rows
         keep = np.ones(rows.num_rows, np.bool_)
         for delete in (table.files[d.path] for d in file.deletes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory table's snapshots: main's chain, the tag on our newest, what a rollback left."""
+"""A memory table's snapshots: main's chain, the tag on our newest snapshot, snapshots that a rollback left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MemoryGround:
         return None if self.head is None else self.head.id
 
     def chain(self, number: int | None) -> list[Snapshot]:
-        """A snapshot and its retained ancestors, newest first."""
+        """Returns a snapshot and its retained ancestors, newest first."""
         chain = []
         while number is not None and number in self.snapshots:
             chain.append(self.snapshots[number])
@@ -140,7 +140,7 @@ class MemorySnapshotLog(SnapshotLog[MemoryGround, RowFileChange[LiveFile], Memor
         return HistoryLimit.of(ground.table.properties)
 
     def protected(self, ground: MemoryGround) -> set[SnapshotId]:
-        """And what foreign commits came since our newest: without them it would look like a rollback."""
+        """Protects foreign commits since our newest one too: without them the table would look rolled back."""
         head, tag = ground.refs.head, ground.refs.tag
         return {s.id for n, s in ground.snapshots.items() if n in (head, tag) or (tag is not None and n > tag)}
 
@@ -180,7 +180,8 @@ def _own(snapshot: Snapshot | None) -> OwnCommit | None:
 
 
 def _stands_for(ground: MemoryGround, chain: Sequence[Snapshot], tagged: Snapshot) -> bool:
-    """Expiry took the snapshots between main and the tag; the same rows are there, so nobody rolled back."""
+    """Whether main still contains our tagged snapshot. Expiry may have removed the snapshots between main and the tag;
+    the same rows then show that no one rolled back."""
     if not chain or chain[-1].parent is None or chain[0].number <= tagged.number:
         return False
     return high_marks(ground.table, chain[0]) == high_marks(ground.table, tagged)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory lake's plug: storages with the same `name` option share one lake within a process."""
+"""Entry point of the memory lake: storages with the same `name` option share one lake within a process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CAPABILITIES = LakeCapabilities(
 )
 
 NATIVE = replace(CAPABILITIES, delete_encodings=frozenset({DeleteEncoding.NATIVE}), one_writer_per_bucket=True)
-"""With option `deletes = native`: it merges by key itself, as Paimon does."""
+"""Capabilities with option `deletes = native`: the lake merges by key itself, as Paimon does."""
 
 _lakes: dict[str, MemoryLake] = {}
 _lock = threading.Lock()
@@ -64,7 +64,7 @@ class MemoryLakeStorage(PositionStorage[MemoryGround]):
 
 
 def load(options: Mapping[str, str]) -> LakeStorage:
-    """The entry point. `name` (default `default`) picks the lake, `deletes = native` how it takes changes."""
+    """Opens the lake. `name` (default `default`) selects the lake, `deletes = native` how it takes changes."""
     unknown = sorted(set(options) - {"name", "deletes"})
     if unknown:
         raise UnknownOption(where="datalake.memory", key=unknown[0], nearest="name")
@@ -81,6 +81,6 @@ def shared_lake(name: str) -> MemoryLake:
 
 
 def forget_lake(name: str) -> None:
-    """Lets go of a shared lake: for tests that end."""
+    """Removes a shared lake, at the end of a test."""
     with _lock:
         _lakes.pop(name, None)

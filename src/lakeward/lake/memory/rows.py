@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a snapshot are live: its data files with position and key deletes applied."""
+"""Live rows of a snapshot: its data files with position and key deletes applied."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def live_rows_of(file: LiveFile) -> pa.Table:
 
 
 def high_marks(table: MemoryTable, snapshot: Snapshot) -> dict[Bucket, tuple[int, int]]:
-    """Per bucket the number of live rows and the highest live offset."""
+    """Returns, per bucket, the number of live rows and the highest live offset."""
     marks: dict[Bucket, tuple[int, int]] = {}
     for file in data_files(table, snapshot):
         offsets = live_rows(table, snapshot, file).column(OFFSET).to_numpy()
@@ -68,15 +68,15 @@ def high_marks(table: MemoryTable, snapshot: Snapshot) -> dict[Bucket, tuple[int
 
 
 def matching_keys(rows: pa.Table, keys: pa.Table) -> Mask:
-    """Key columns are found by column id."""
+    """Marks the rows whose keys are in `keys`. Key columns are matched by column id."""
     deleted = {tuple(row.values()) for row in keys.to_pylist()}
     in_rows = fit_by_id(rows, keys.schema).to_pylist()
     return np.fromiter((tuple(row.values()) in deleted for row in in_rows), np.bool_, rows.num_rows)
 
 
 def view_columns(table: MemoryTable, planned: Schema) -> list[Column]:
-    """The table's columns with the names and types of a schema of it, older or newer; columns that this schema does not
-    know come last."""
+    """Returns the table's columns with the names and types of one of its schemas, older or newer; columns that this
+    schema lacks come last."""
     ours = [c for c in planned.columns if c.column_id in table.known]
     others = [c for c in table.columns if c.column_id not in planned.by_id]
     names = {c.name for c in ours}
@@ -84,21 +84,21 @@ def view_columns(table: MemoryTable, planned: Schema) -> list[Column]:
 
 
 def tagged_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The columns' fields with their ids, and the system columns."""
+    """Schema of the columns with their ids, and the system columns."""
     columns = tuple(columns)
     fields = (to_arrow_field(c).with_metadata({_ID: str(c.column_id)}) for c in columns)
     return pa.schema([*fields, *LAKE_FIELDS])
 
 
 def tag_columns(rows: pa.Table, ids: Mapping[str, int]) -> pa.Table:
-    """Rows whose columns say their ids, as files have them."""
+    """Adds column ids to the rows' fields, as files have them."""
     fields = [f.with_metadata({_ID: str(ids[f.name])}) if f.name in ids else f for f in rows.schema]
     return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
 
 
 def fit_by_id(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A file's rows with the columns of a tagged schema, cast; null where the file is older. Fields without an id are
-    found by name."""
+    """Fits a file's rows to a tagged schema and casts them; columns newer than the file are null. Fields without an id
+    are matched by name."""
     by_id = {f.metadata[_ID]: i for i, f in enumerate(rows.schema) if f.metadata and _ID in f.metadata}
     untagged = {f.name: i for i, f in enumerate(rows.schema) if not (f.metadata and _ID in f.metadata)}
     arrays = []
@@ -112,7 +112,7 @@ def fit_by_id(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _deletes_for(
     table: MemoryTable, snapshot: Snapshot, file: DataFile
 ) -> Iterator[tuple[int, PositionDeletes | KeyDeletes]]:
-    """(sequence, delete file) of everything that takes rows from this data file."""
+    """Returns (sequence, delete file) for each delete that applies to this data file."""
     added = snapshot.data[file.path]
     for path, sequence in sorted(snapshot.deletes.items()):
         match table.files[path]:

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory lake's state: tables with snapshots, main, the tag, and the files in storage. The only writer of it is
-`commit`.
-"""
+"""State of a memory lake: tables with snapshots, main, the tag, and the files in storage. Only `commit` changes it."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class DataFile:
 
 @dataclass(frozen=True, kw_only=True)
 class PositionDeletes:
-    """Rows of one data file that are gone."""
+    """Deleted rows of one data file."""
 
     path: str
     bucket: Bucket
@@ -47,7 +45,7 @@ class PositionDeletes:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyDeletes:
-    """Keys of one bucket that are gone from every data file that was added by an earlier snapshot."""
+    """Deleted keys of one bucket, for every data file that an earlier snapshot added."""
 
     path: str
     bucket: Bucket
@@ -85,7 +83,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Refs:
-    """What a commit demands: exactly these."""
+    """The main and tag that a commit requires."""
 
     uuid: str
     head: int | None
@@ -107,7 +105,7 @@ class MemoryTable:
     files: dict[str, MemoryFile] = field(default_factory=dict)
     last_number: int = 0
     known: set[int] = field(default_factory=set)
-    """Ids of all columns that it ever had: files may have them."""
+    """Ids of all columns that the table ever had: files may have them."""
 
     @property
     def location(self) -> str:
@@ -130,7 +128,7 @@ class MemoryTable:
 
 
 class MemoryLake:
-    """Tables by path. `lock` makes each operation of the catalog one step; `clock` may be replaced by a test."""
+    """Tables by path. `lock` makes each operation of the catalog atomic; `clock` may be replaced by a test."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
@@ -155,8 +153,8 @@ class MemoryLake:
         move_tag: bool = True,
         sequences: Mapping[str, int] | None = None,
     ) -> Snapshot | None:
-        """Compare and swap on main and the tag as in `refs`: the new snapshot, or None for a conflict. `sequences`: of
-        added data files whose number is not the snapshot's own."""
+        """Compare and swap on main and the tag as in `refs`. Returns the new snapshot, or None for a conflict.
+        `sequences`: of added data files whose number differs from the snapshot's."""
         with self.lock:
             if self.tables.get(table.path) is not table or table.refs != refs:
                 return None
@@ -197,13 +195,13 @@ def table_of(path: TablePath, descriptor: TableDescriptor, properties: Mapping[s
 
 
 def spec_of(descriptor: TableDescriptor) -> tuple[str, ...]:
-    """How rows are laid out, in words: part of what must match."""
+    """Describes the table's layout, which must match."""
     keys = ", ".join(descriptor.bucket_keys) or "none"
     return (*descriptor.partition_keys, f"{descriptor.bucket_function}[{descriptor.bucket_count}]({keys})")
 
 
 def _applies(table: MemoryTable, path: str, sequence: int, data: Mapping[str, int]) -> bool:
-    """Deletes go with the last data file that they reach."""
+    """Whether a delete still applies: it leaves with the last data file that it applies to."""
     match table.files.get(path):
         case PositionDeletes() as file:
             return file.data_path in data

@@ -40,7 +40,7 @@ class MemoryLakeWriter(LakeWriter):
         self._check(batch)
         numbers = pa.array(np.full(batch.num_rows, self._task.split.bucket.number, np.int32))
         names = [n for n in self._handle["columns"] if n in batch.schema.names]
-        whole = pa.table(
+        rows = pa.table(
             {
                 **{n: batch.column(n) for n in names},
                 BUCKET: numbers,
@@ -48,7 +48,7 @@ class MemoryLakeWriter(LakeWriter):
                 TIMESTAMP: batch.column(TIMESTAMP),
             }
         )
-        self._chunks.append(whole)
+        self._chunks.append(rows)
         self._store()
         fault_point("lake.wrote-batch", path=self._name)
 
@@ -58,17 +58,17 @@ class MemoryLakeWriter(LakeWriter):
         self._store()
 
     def write_changes(self, batch: pa.RecordBatch) -> None:
-        """Of each key the last change stays. All keys seen take away what older snapshots have of them."""
+        """Keeps the last change of each key. All keys seen delete their rows in older snapshots."""
         self._check_encoding(DeleteEncoding.NATIVE)
         self._changes += [pa.table(batch)] if batch.num_rows else []
         key = self._handle["primary_key"]
         last = {tuple(row[k] for k in key): row for t in self._changes for row in t.to_pylist()}
         rows = [r for r in last.values() if adds_row(np.array([r[CHANGE_TYPE]], np.int8))[0]]
-        kept = pa.concat_tables(self._changes, promote_options="default").drop_columns([CHANGE_TYPE])
-        self._keys = [pa.table({k: [values[i] for values in last] for i, k in enumerate(key)}).cast(_of(kept, key))]
+        changes = pa.concat_tables(self._changes, promote_options="default").drop_columns([CHANGE_TYPE])
+        self._keys = [pa.table({k: [values[i] for values in last] for i, k in enumerate(key)}).cast(_of(changes, key))]
         self._chunks = []
         self._last = -1
-        ordered = pa.Table.from_pylist([{n: r.get(n) for n in kept.column_names} for r in rows], kept.schema)
+        ordered = pa.Table.from_pylist([{n: r.get(n) for n in changes.column_names} for r in rows], changes.schema)
         for chunk in ordered.sort_by(OFFSET).to_batches():
             self.write(chunk)
         self._store()
@@ -89,10 +89,12 @@ class MemoryLakeWriter(LakeWriter):
 
     def _check_encoding(self, encoding: DeleteEncoding) -> None:
         if encoding not in self._encodings:
-            raise InvalidRequest(what=f"deletes of {self._task.split}", reason=f"this lake takes none as {encoding}")
+            raise InvalidRequest(
+                what=f"deletes of {self._task.split}", reason=f"this lake does not support {encoding} deletes"
+            )
 
     def _store(self) -> None:
-        """Puts what there is into storage: after each batch, so that a writer that dies leaves a file behind."""
+        """Stores the rows so far: after each batch, so that a writer that dies leaves a file behind."""
         bucket, at = self._task.split.bucket, self._lake.clock.now_ms()
         with self._lake.lock:
             if self._chunks:

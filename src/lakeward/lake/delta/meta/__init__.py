@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Delta table's own words: its log, checkpoints, actions, columns."""
+"""Delta's metadata: log, checkpoints, actions, columns."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Delta log says: entries of actions, and the table that replaying them gives."""
+"""Actions of a Delta log: entries, and the table state that replaying them gives."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from lakeward.model import BUCKET, OFFSET, PARTITION_SEPARATOR, Bucket, OffsetRa
 from lakeward.spi import OFFSETS_KEY
 
 DOMAIN = "lakeward"
-"""Of our `domainMetadata`: what our newest commit says of itself, in every checkpoint, whoever writes it."""
+"""Name of our `domainMetadata`, which records our newest commit; every engine copies it to checkpoints."""
 
 VERSION_KEY = "lakeward.version"
-"""The version that our newest commit made: the one that is kept whatever is asked."""
+"""The version that our newest commit created; it never expires."""
 
 EXPIRED_KEY = "lakeward.expired"
 WITNESS_KEY = "lakeward.witness"
-"""`BUCKET@OFFSET`: our newest commit with rows left one there, at this offset or above, and no version before it has
-one. Compactions keep it."""
+"""`BUCKET@OFFSET`: our newest commit with rows added one there, at this offset or above, and no version before has one.
+Compactions preserve it."""
 
 _SINCE, _VECTOR_SINCE = VERSION_KEY, "lakeward.vector-version"
-"""Tags of a data file: the versions that its rows and its vector are of."""
+"""Tags of a data file: the versions that added its rows and its vector."""
 
 WHOLE = "whole-"
-"""So begin names of data files that hold their partition's values, too: an engine may scan them by themselves."""
+"""Name prefix of data files that contain partition values too: an engine may scan them directly."""
 
 _FILE_KINDS = frozenset({"add", "remove", "cdc"})
 Action = dict[str, Any]
@@ -40,12 +40,12 @@ Action = dict[str, Any]
 
 MAPPING_KEY = "delta.columnMapping.mode"
 PHYSICAL_NAME, FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
-"""In a field's metadata, where the table has column mapping."""
+"""Keys of a field's metadata, if the table has column mapping."""
 
 
 @dataclass(frozen=True)
 class AddFile:
-    """A data file of the table. `action` is the log's own."""
+    """A data file of the table. `action`: the log's own form."""
 
     action: Action
 
@@ -67,7 +67,7 @@ class AddFile:
 
     @property
     def records(self) -> int | None:
-        """None: whoever wrote it did not count."""
+        """None: its writer recorded no count."""
         return self.stats.get("numRecords")
 
     @property
@@ -85,7 +85,7 @@ class AddFile:
 
     @property
     def since(self) -> int:
-        """The version that its rows came with; 0 where others wrote them."""
+        """The version that added its rows; 0 if another engine wrote them."""
         return int((self.action.get("tags") or {}).get(_SINCE, 0))
 
     @property
@@ -108,7 +108,7 @@ class AddFile:
         return Bucket(PARTITION_SEPARATOR.join(values[k] for k in keys), int(number))
 
     def with_vector(self, vector: Vector, version: int) -> AddFile:
-        """Bounds are no longer of live rows alone."""
+        """Removes the mark that bounds are exact: they include deleted rows."""
         stats = json.dumps({**self.stats, "tightBounds": False})
         return AddFile({**self.action, "deletionVector": vector, "stats": stats})._tagged(_VECTOR_SINCE, version)
 
@@ -119,8 +119,8 @@ class AddFile:
         return AddFile({**self.action, "tags": {**(self.action.get("tags") or {}), tag: str(version)}})
 
     def removal(self, at_ms: int, *, changes_data: bool) -> Action:
-        kept = ("path", "partitionValues", "size", "deletionVector")
-        facts = {k: self.action[k] for k in kept if self.action.get(k) is not None}
+        copied_keys = ("path", "partitionValues", "size", "deletionVector")
+        facts = {k: self.action[k] for k in copied_keys if self.action.get(k) is not None}
         return {
             "remove": {
                 **facts,
@@ -133,8 +133,8 @@ class AddFile:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """What a version says but for the files it names. `written_at_ms`: of its file, for entries that do not say when.
-    `adds_rows`, `removes_rows`: other than by moving them."""
+    """One version, without the files that it names. `written_at_ms`: its file's time, for entries that do not record
+    one. `adds_rows`, `removes_rows`: other than by moving rows."""
 
     version: int
     actions: tuple[Action, ...]
@@ -180,13 +180,13 @@ class LogEntry:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """Of a commit of ours; empty: it is another's, or one of ours that made no snapshot."""
+        """Keys of our commit; empty for a foreign one, and for ours that made no snapshot."""
         said = next((_parse_domain(d) for d in self.of("domainMetadata") if d["domain"] == DOMAIN), {})
         return said if said.get(VERSION_KEY) == str(self.version) else {}
 
     @property
     def is_snapshot(self) -> bool:
-        """A change of columns or properties alone is none: it has the rows of the one before."""
+        """False for a change of columns or properties alone: it has the rows of the version before."""
         kinds = {kind for action in self.actions for kind in action}
         return bool(self.keys or self.adds or self.removes or not kinds & {"metaData", "protocol", "domainMetadata"})
 
@@ -216,7 +216,7 @@ class DeltaTableState:
 
     @cached_property
     def partition_keys(self) -> tuple[str, ...]:
-        """Names under which files have their partition values: the physical ones."""
+        """Names of partition columns as files use them: the physical names."""
         if MAPPING_KEY not in self.properties:
             return tuple(c for c in self.partition_columns if c != BUCKET)
         fields = json.loads(self.metadata["schemaString"])["fields"]
@@ -225,12 +225,12 @@ class DeltaTableState:
 
     @cached_property
     def said(self) -> dict[str, str]:
-        """What our newest commit left, and which versions expired."""
+        """The record of our newest commit, and which versions expired."""
         return _parse_domain(self.domains[DOMAIN]) if DOMAIN in self.domains else {}
 
     @property
     def keys(self) -> dict[str, str]:
-        """Empty: no commit of ours yet."""
+        """Empty: we have not committed yet."""
         return self.said if OFFSETS_KEY in self.said else {}
 
     @cached_property
@@ -269,12 +269,12 @@ class DeltaTableState:
 
 
 def key_of(body: Action) -> tuple[str, str]:
-    """What tells entries of `add` and `remove` apart: a data file with one vector is another than with the next."""
+    """Identifies an `add` or `remove` entry: a data file with one vector differs from the same file with the next."""
     return str(body["path"]), vector_id(body.get("deletionVector"))
 
 
 def commit_info(operation: str, **more: str) -> Action:
-    """What an entry of ours says to people and their tools."""
+    """Builds the commit information for people and their tools."""
     now_ms = int(time.time() * 1000)
     own = {"engineInfo": "lakeward", "txnId": str(uuid.uuid4())}
     return {"timestamp": now_ms, "operation": operation, "operationParameters": {}, **own, **more}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: the table at one version as a Parquet file of actions, so that the log before it can go."""
+"""Checkpoints: the table at one version as a Parquet file of actions, so that older log entries can be deleted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _MAPS = {"add": ("partitionValues", "tags"), "metaData": ("configuration",)}
 
 
 def write_checkpoint(files: TableFiles, path: str, state: DeltaTableState) -> int:
-    """Comes into being whole; the number of actions in it. Raises `OSError`."""
+    """Writes a checkpoint in one step; returns its number of actions. Raises `OSError`."""
     actions: list[Action] = [{"protocol": state.protocol}, {"metaData": state.metadata}]
     actions += [{"txn": t} for t in state.transactions.values()]
     actions += [{"domainMetadata": d} for d in state.domains.values()]
@@ -76,7 +76,7 @@ def write_checkpoint(files: TableFiles, path: str, state: DeltaTableState) -> in
 
 
 def read_checkpoint(files: TableFiles, paths: Sequence[str]) -> Iterator[Action]:
-    """Raises `OSError`, `LakeMetadataTooLarge`."""
+    """Reads the actions of a checkpoint. Raises `OSError`, `LakeMetadataTooLarge`."""
     for path in paths:
         with files.open_metadata(path) as source, pq.ParquetFile(source) as file:
             files.bounds.check_parquet(path, file.metadata)
@@ -89,7 +89,8 @@ def read_checkpoint(files: TableFiles, paths: Sequence[str]) -> Iterator[Action]
 
 
 def _spelled(action: Action) -> Action:
-    """A map from text to text is a list of pairs to Arrow; `options` of a format are none of ours."""
+    """Converts an action for Arrow, which has lists of pairs for maps from text to text; a format's `options` are left
+    out."""
     ((kind, body),) = action.items()
     maps = {k: list(body[k].items()) for k in _MAPS.get(kind, ()) if body.get(k) is not None}
     given = {"format": {"provider": "parquet", "options": []}} if kind == "metaData" else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's `_delta_log` folder: what versions there are, the table at one of them, and the next entry."""
+"""A table's `_delta_log` folder: its versions, the table at one of them, and the next entry."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _TEMPORARY = re.compile(r"\..*\.tmp")
 _TEMPORARY_MS = 24 * 3600 * 1000
-"""A temporary file this old is of a process that died."""
+"""Temporary files this old belong to a process that died."""
 
 _INTERVAL_KEY, _INTERVAL = "delta.checkpointInterval", 10
-"""Versions between checkpoints, and Delta's own default of it."""
+"""The property for versions between checkpoints, and Delta's default."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """`entries`: versions with an entry. `checkpoints`: version -> names of its files."""
+    """Listed log files. `entries`: versions with an entry. `checkpoints`: version -> names of its files."""
 
     entries: tuple[int, ...]
     checkpoints: dict[int, tuple[str, ...]]
 
     @cached_property
     def versions(self) -> tuple[int, ...]:
-        """Those that can be read, with their entries: each follows the one before, the first stands on a checkpoint or
-        is the table's first. What lies below is left over from a clean-up."""
-        kept: list[int] = []
+        """Readable versions with their entries: each follows the one before, the first is based on a checkpoint or is
+        the table's first. Lower versions are left over from a clean-up."""
+        readable: list[int] = []
         for version in reversed(self.entries):
-            if kept and version != kept[-1] - 1:
+            if readable and version != readable[-1] - 1:
                 break
-            kept.append(version)
-        start = min((c for c in self.checkpoints if kept and c >= kept[-1] - 1), default=None)
-        if kept and kept[-1] > 0:
-            kept = [v for v in kept if start is not None and v >= start]
-        return tuple(reversed(kept))
+            readable.append(version)
+        start = min((c for c in self.checkpoints if readable and c >= readable[-1] - 1), default=None)
+        if readable and readable[-1] > 0:
+            readable = [v for v in readable if start is not None and v >= start]
+        return tuple(reversed(readable))
 
 
 class DeltaLog:
-    """Looks anew with each call, as other processes write; what `cache` has is not read again. Raises
-    `LakeUnavailable` where folder or object store do not answer."""
+    """Reads the log folder. Lists it again with each call, as other processes write; cached contents are not read
+    again. Raises `LakeUnavailable` if folder or object store do not answer."""
 
     def __init__(self, files: TableFiles, root: str, table: str, cache: LogCache | None = None) -> None:
         self.files, self.root, self.table = files, root, table
@@ -68,42 +68,44 @@ class DeltaLog:
         entries, parts = [], dict[int, dict[str, int]]()
         with lake_errors(self.table, "list the log of"):
             names = self.files.names(self.folder)
-            known = self._cache.stamp
-            if known is not None and self.files.stamp(self.path(known[0])) != known[1]:
+            cached_stamp = self._cache.stamp
+            if cached_stamp is not None and self.files.stamp(self.path(cached_stamp[0])) != cached_stamp[1]:
                 self._cache.reset()
         for name in names:
             if entry := _ENTRY.fullmatch(name):
                 entries.append(int(entry[1]))
             elif part := _CHECKPOINT.fullmatch(name):
                 parts.setdefault(int(part[1]), {})[name] = int(part[3] or 1)
-        whole = {v: tuple(sorted(p)) for v, p in parts.items() if len(p) >= max(p.values())}
-        return Listing(tuple(sorted(entries)), whole)
+        complete_checkpoints = {v: tuple(sorted(p)) for v, p in parts.items() if len(p) >= max(p.values())}
+        return Listing(tuple(sorted(entries)), complete_checkpoints)
 
     def load(self, version: int | None = None, listing: Listing | None = None) -> DeltaTableState:
-        """The table at a version, by default the newest. Raises `LakeTableGone`, `SnapshotGone`, `LakeSchemaBroken`."""
+        """Loads the table at a version, by default the newest. Raises `LakeTableGone`, `SnapshotGone`,
+        `LakeSchemaBroken`."""
         listing = listing or self.listing()
         if not listing.versions:
             raise missing_table("delta", self.files, os.path.dirname(os.path.dirname(self.root)), self.table)
-        wanted = listing.versions[-1] if version is None else version
-        if wanted not in listing.versions:
-            raise self.gone(wanted)
-        state = self._cache.find_state(wanted) or DeltaTableState(-1)
-        checkpoint = max((c for c in listing.checkpoints if c <= wanted), default=-1)
+        requested = listing.versions[-1] if version is None else version
+        if requested not in listing.versions:
+            raise self.gone(requested)
+        state = self._cache.find_state(requested) or DeltaTableState(-1)
+        checkpoint = max((c for c in listing.checkpoints if c <= requested), default=-1)
         is_near = listing.versions[0] <= state.version + 1 and checkpoint - state.version < _INTERVAL
         if checkpoint > state.version and not is_near:
             with lake_errors(self.table, "read a checkpoint of"):
                 paths = [f"{self.folder}/{name}" for name in listing.checkpoints[checkpoint]]
                 state = DeltaTableState(checkpoint).after(checkpoint, read_checkpoint(self.files, paths))
-        if state.version < wanted:
-            for number in range(state.version + 1, wanted + 1):
+        if state.version < requested:
+            for number in range(state.version + 1, requested + 1):
                 state = state.after(number, self.actions(number))
             with lake_errors(self.table, "look at the log of"):
-                self._cache.keep_state(state, self.files.stamp(self.path(wanted)))
+                self._cache.keep_state(state, self.files.stamp(self.path(requested)))
         self._check_features(state)
         return state
 
     def actions(self, version: int) -> list[Action]:
-        """Raises `LakeTampered`; `LakeUnavailable` where a clean-up was quicker."""
+        """Reads the actions of a version. Raises `LakeTampered`; `LakeUnavailable` if a clean-up deleted the entry
+        meanwhile."""
         path = self.path(version)
         with lake_errors(self.table, "read the log of"):
             text = self.files.read(path)
@@ -123,7 +125,7 @@ class DeltaLog:
             yield self.entry(version)
 
     def entry(self, version: int) -> LogEntry:
-        """Raises as `actions` does."""
+        """Reads the entry of a version. Raises as `actions` does."""
         while (entry := self._cache.find_entry(version)) is None:
             self.actions(version)
         return entry
@@ -133,19 +135,19 @@ class DeltaLog:
             return self.files.modified_at_ms(path) or 0
 
     def snapshots(self, listing: Listing | None = None, since: int = -1) -> list[LogEntry]:
-        """Entries that made a snapshot which has not expired, oldest first."""
+        """Returns entries whose snapshot has not expired, oldest first."""
         listing = listing or self.listing()
         expired = self.load(listing=listing).expired if listing.versions else frozenset()
         wanted = [v for v in listing.versions if v > since and v not in expired]
         return [e for e in self.entries(wanted) if e.is_snapshot]
 
     def find_head(self, listing: Listing) -> LogEntry | None:
-        """The newest snapshot."""
+        """Returns the newest snapshot."""
         newest_first = self.entries(listing.versions[::-1])
         return next((e for e in newest_first if e.is_snapshot), None)
 
     def append(self, version: int, actions: Sequence[Action]) -> bool:
-        """Makes exactly this version; false where it is there. One that was cleaned away is there, too."""
+        """Creates exactly this version; false if it exists, or did and was cleaned up."""
         text = "".join(json.dumps(a, separators=(",", ":")) + "\n" for a in actions)
         with lake_errors(self.table, "write the log of"):
             if not self.files.put_exclusively(self.path(version), text):
@@ -156,7 +158,7 @@ class DeltaLog:
             return False
 
     def checkpoint_if_due(self, version: int) -> None:
-        """After a commit of this version. That it cannot be written delays it only."""
+        """Writes a checkpoint after a commit of this version, if one is due. If it fails, a later commit writes it."""
         try:
             listing = self.listing()
             newest = max((c for c in listing.checkpoints if c <= version), default=0)
@@ -175,7 +177,8 @@ class DeltaLog:
         sync([last])
 
     def clean(self, oldest: int) -> None:
-        """Deletes what no version from `oldest` on needs, and what processes that died left. Safe to repeat."""
+        """Deletes files that no version from `oldest` on needs, and temporary files of processes that died. Safe to
+        repeat."""
         listing = self.listing()
         start = max((c for c in listing.checkpoints if c <= oldest), default=0)
         paths = [self.path(v) for v in listing.entries if v < start]
@@ -195,25 +198,26 @@ class DeltaLog:
     def _check_features(self, state: DeltaTableState) -> None:
         features = {*(state.protocol.get("readerFeatures") or ()), *(state.protocol.get("writerFeatures") or ())}
         if unknown := sorted(features - KNOWN_FEATURES):
-            diff = f"others gave it table features that rounds do not keep ({', '.join(unknown)}); drop those first"
+            diff = f"another engine enabled table features that rounds do not support: drop {', '.join(unknown)}"
             raise LakeSchemaBroken(table=self.table, diff=diff)
         if "domainMetadata" not in features:
-            raise LakeSchemaBroken(table=self.table, diff="it has not the table feature domainMetadata")
+            raise LakeSchemaBroken(table=self.table, diff="it does not have the table feature domainMetadata")
         if (mode := state.properties.get(MAPPING_KEY, BY_NAME)) not in (BY_NAME, "none"):
             raise LakeSchemaBroken(table=self.table, diff=f"another engine set {MAPPING_KEY} to {mode}; set it to name")
 
 
 _ENTRIES = 20_000
-"""About 2 kB each, without the files that they name."""
+"""The most entries in a cache: about 2 kB each, without the files that they name."""
 
 _STATES = 4
-"""The newest, and those that readers are pinned to. They share their files."""
+"""The most states in a cache: the newest, and those that readers are pinned to. They share their files."""
 
 T = TypeVar("T")
 
 
 class LogCache:
-    """Safe to use from several threads: what is asked for twice is read twice at the worst."""
+    """Cached log contents of one table. Safe to use from several threads: two threads may read the same contents
+    twice."""
 
     def __init__(self) -> None:
         self.reset()
@@ -221,7 +225,7 @@ class LogCache:
     def reset(self) -> None:
         self._entries, self._states = OrderedDict[int, LogEntry](), OrderedDict[int, DeltaTableState]()
         self.stamp: tuple[int, str] | None = None
-        """The newest version that was read, and its file's stamp: with another one there, this is another table."""
+        """The newest version that was read, and its file's stamp: a different stamp means a different table."""
 
     def find_entry(self, version: int) -> LogEntry | None:
         return self._entries.get(version)
@@ -230,7 +234,7 @@ class LogCache:
         _keep(self._entries, entry.version, entry, _ENTRIES)
 
     def find_state(self, wanted: int) -> DeltaTableState | None:
-        """The newest that is not after it."""
+        """Returns the newest cached state that is not after the version."""
         return max((s for v, s in list(self._states.items()) if v <= wanted), key=lambda s: s.version, default=None)
 
     def keep_state(self, state: DeltaTableState, stamp: str | None) -> None:

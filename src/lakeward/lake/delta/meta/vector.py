@@ -21,28 +21,28 @@ from lakeward.model import OffsetSet
 _MAGIC = struct.pack("<I", 1681511377)
 _VERSION = b"\x01"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-"""Z85, in which a vector's file is named in the log."""
+"""Z85, which encodes the names of vector files in the log."""
 
 _ID_LENGTH = 20
 Vector = dict[str, Any]
-"""A vector's descriptor, as in the log."""
+"""A vector's descriptor in the log."""
 
 
 def write_vectors(
     files: TableFiles, root: str, folder: str, positions: Mapping[str, OffsetSet]
 ) -> tuple[dict[str, Vector], int]:
-    """One file below `folder` of the table; a descriptor for each key, and the file's size."""
+    """Writes one file below `folder` of the table; returns a descriptor for each key, and the file's size."""
     name = uuid.uuid4()
     data, vectors = bytearray(_VERSION), {}
-    for key, gone in positions.items():
-        bitmap = pyroaring.BitMap64(array("Q", gone.values.tobytes()))  # numpy's own is taken number by number
+    for key, deleted in positions.items():
+        bitmap = pyroaring.BitMap64(array("Q", deleted.values.tobytes()))  # numpy arrays are read number by number
         blob = _MAGIC + bitmap.serialize()
         vectors[key] = {
             "storageType": "u",
             "pathOrInlineDv": f"{folder}{_encode(name.bytes)}",
             "offset": len(data),
             "sizeInBytes": len(blob),
-            "cardinality": len(gone),
+            "cardinality": len(deleted),
         }
         data += struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
     path = f"{root}/{folder}/deletion_vector_{name}.bin"
@@ -52,7 +52,7 @@ def write_vectors(
 
 
 def load_vector(files: TableFiles, root: str, vector: Vector, table: str) -> OffsetSet:
-    """Raises `LakeTampered` for one that is not what its descriptor says; `OSError`."""
+    """Loads a vector. Raises `LakeTampered` if it does not match its descriptor; `OSError`."""
     path = vector_path(root, vector)
     if path is None:
         blob = _decode(vector["pathOrInlineDv"])[: vector["sizeInBytes"]]
@@ -70,7 +70,7 @@ def load_vector(files: TableFiles, root: str, vector: Vector, table: str) -> Off
 
 
 def vector_path(root: str, vector: Vector) -> str | None:
-    """None: it is in the log itself."""
+    """Returns the path of a vector's file; None: the vector is stored in the log."""
     text = vector["pathOrInlineDv"]
     match vector["storageType"]:
         case "u":
@@ -83,7 +83,7 @@ def vector_path(root: str, vector: Vector) -> str | None:
 
 
 def vector_id(vector: Vector | None) -> str:
-    """Part of what tells two entries of one data file apart; "": none."""
+    """Identifies a vector among entries of one data file; empty without a vector."""
     return "" if vector is None else f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
