@@ -18,7 +18,7 @@ from lakeward.model import TIER, Clock, Intent, IntentState, LakeBase, RoundId, 
 from lakeward.spi import IntentStore, LakeStorage, StoredFile
 
 _NOT_OURS = (LakeRolledBack, ForeignRowsFound, LakeHistoryGone)
-"""Errors that stop a pass: a fence is a commit, which is not made on a rolled back table or on another engine's rows."""
+"""Errors that stop a pass: a fence is a commit, which is not made on rolled back tables or foreign rows."""
 
 Hold = Callable[[], AbstractContextManager[bool]]
 """Holds the table's lease while the context lasts; yields False if a job has it."""

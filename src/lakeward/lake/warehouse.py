@@ -88,5 +88,5 @@ def missing_table(lake: str, files: TableFiles, warehouse: str, table: str) -> L
     if files.has_folder(warehouse):
         return LakeTableGone(table=table)
     return LakeUnavailable(
-        lake=lake, what=f"look for {table}", reason=f"folder {warehouse} is not there; is it mounted?"
+        lake=lake, what=f"look for {table}", reason=f"folder {warehouse} does not exist; is it mounted?"
     )

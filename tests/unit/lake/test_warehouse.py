@@ -24,7 +24,7 @@ def test_a_warehouse_that_is_away_does_not_answer(tmp_path: Path, format: str) -
     LakeRound.plan(lake, log).run()
     warehouse.rename(away)
     for deed in (lake.open_reader(log.table).load_base, lambda: lake.catalog().validate(log.table)):
-        with pytest.raises(LakeUnavailable, match=f"{warehouse} is not there; is it mounted"):
+        with pytest.raises(LakeUnavailable, match=f"{warehouse} does not exist; is it mounted"):
             deed()
     assert not lake.catalog().exists(log.table.path)
     away.rename(warehouse)

@@ -204,7 +204,7 @@ def test_a_type_that_delta_has_not_is_refused(lake: DeltaLakeStorage, kind: str)
 
 @pytest.mark.parametrize("warehouse", ["", "hdfs://host/folder", "s3://"])
 def test_a_warehouse_is_a_folder_or_a_bucket(warehouse: str) -> None:
-    with pytest.raises(InvalidConfig, match="no folder"):
+    with pytest.raises(InvalidConfig, match="neither a folder"):
         open_lake({"warehouse": warehouse})
 
 

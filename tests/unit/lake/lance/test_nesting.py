@@ -39,7 +39,7 @@ def lake(tmp_path: Path) -> LakeStorage:
 def test_a_shape_that_cannot_be_read_is_refused_with_the_way_out(lake: LakeStorage, kind: str) -> None:
     table, catalog = SUITE.table_info(columns={"id": "BIGINT NOT NULL", "v": kind}), lake.catalog()
     for refused in (lambda: catalog.check_descriptor(table.path, table.descriptor), lambda: catalog.create(table)):
-        with pytest.raises(UnsupportedType, match="keep the value as JSON in a STRING"):
+        with pytest.raises(UnsupportedType, match="store the value as JSON in a STRING"):
             refused()
     flat = SUITE.table_info()
     catalog.create(flat)
