@@ -520,7 +520,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         board = self.world.coordinator.board
         for side in board.sides():
             end = 0
-            for _, entry in board.store.load_ledger(side.id):
+            for _, entry in board.store.ledger.load(side.id):
                 if entry.generation == side.generation and entry.kind is not LedgerKind.GAP:
                     assert entry.range.start == end, f"{entry} does not begin at {end}"
                     end = entry.range.stop

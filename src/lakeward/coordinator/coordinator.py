@@ -112,7 +112,7 @@ class Coordinator(CoordinatorClient):
         with board.lock:
             board.jobs = load_jobs(board.store.load_jobs(), board.clock.monotonic(), board.store.left_out)
             self.leases.load()
-            board.store.load_rounds(limit=ROUNDS_CHECKED)
+            board.store.rounds.load(limit=ROUNDS_CHECKED)
             stored = int(board.store.meta("coordinator_epoch") or 0)
             # Seconds since 1970 as a floor: it grows also when the file was lost.
             board.coordinator_epoch = max(stored + 1, board.clock.now_ms() // 1_000)

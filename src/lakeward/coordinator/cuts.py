@@ -43,7 +43,7 @@ class Cuts:
     def load(self) -> None:
         """At start, after tables were loaded and before a round can be planned."""
         with self._board.change():
-            self._cuts = {cut.name: cut for cut in self._board.store.load_cuts()}
+            self._cuts = {cut.name: cut for cut in self._board.store.cuts.load()}
             for cut in self._cuts.values():
                 if _waits(cut):
                     self._board.hot.add_cut(cut.name, {t.table_id: t.ends for t in cut.tables})
@@ -140,7 +140,7 @@ class Cuts:
             if side is not None and cut_side.snapshot_id is not None:
                 self._untag(cut, side)
         with self._board.lock, self._board.store.transaction():
-            self._board.store.forget_cut(name)
+            self._board.store.cuts.forget(name)
             self._cuts.pop(name, None)
         self._board.hot.forget_cut(name)
 
@@ -235,7 +235,7 @@ class Cuts:
 
     def _save(self, cut: Cut) -> None:
         with self._board.store.transaction():
-            self._board.store.save_cut(cut)
+            self._board.store.cuts.save(cut)
         self._cuts[cut.name] = cut
 
     def _ask(self, cut: Cut) -> None:

@@ -29,7 +29,7 @@ class CutSchedules:
 
     def load(self) -> None:
         with self._board.lock:
-            self._schedules = {s.name: s for s in self._board.store.load_cut_schedules()}
+            self._schedules = {s.name: s for s in self._board.store.cuts.load_schedules()}
 
     # ---- for people ----
     def add(self, schedule: CutSchedule) -> CutScheduleStatus:
@@ -57,7 +57,7 @@ class CutSchedules:
         """Its cuts stay until somebody drops them."""
         with self._board.lock, self._board.store.transaction():
             self.find(name)
-            self._board.store.forget_cut_schedule(name)
+            self._board.store.cuts.forget_schedule(name)
             del self._schedules[name]
             self._trouble.pop(name, None)
 
@@ -89,7 +89,7 @@ class CutSchedules:
 
     def _save(self, schedule: CutSchedule) -> None:
         with self._board.store.transaction():
-            self._board.store.save_cut_schedule(schedule)
+            self._board.store.cuts.save_schedule(schedule)
         self._schedules[schedule.name] = schedule
 
     def _status(self, schedule: CutSchedule) -> CutScheduleStatus:

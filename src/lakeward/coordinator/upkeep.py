@@ -159,8 +159,8 @@ class Upkeep:
     def prune(self) -> None:
         board, now_ms = self._board, self._board.clock.now_ms()
         with board.lock, board.store.transaction():
-            board.store.merge_ledger(now_ms - int(1_000 * board.options.ledger_kept_s))
-            board.store.prune_rounds(board.options.rounds_kept)
+            board.store.ledger.merge(now_ms - int(1_000 * board.options.ledger_kept_s))
+            board.store.rounds.prune(board.options.rounds_kept)
             board.store.forget_sides(TableState.DROPPED, now_ms - int(1_000 * board.options.ledger_kept_s))
             now = board.clock.monotonic()
             for job in [j for j in board.jobs.values() if now - j.seen > board.options.jobs_kept_s]:

@@ -54,7 +54,7 @@ class Commits:
 
     def knows_round(self, side: SideId, round_id: RoundId) -> bool:
         with self._board.lock:
-            return self._board.store.is_known_round(side, round_id)
+            return self._board.store.ledger.is_known_round(side, round_id)
 
     def commit(self, report: CommitReport) -> CommitAnswer:
         """Idempotent per round. A report that no log can explain is held against the lake first."""
@@ -63,7 +63,7 @@ class Commits:
             side = self._side(report)
             if report.kind is LedgerKind.DROPPED:
                 return self._drop(side, report)
-            if self._board.store.is_known_round(side.id, report.round_id) and report.kind is LedgerKind.ROUND:
+            if self._board.store.ledger.is_known_round(side.id, report.round_id) and report.kind is LedgerKind.ROUND:
                 return CommitAnswer(first=False, offsets=side.committed)
             return CommitAnswer(first=self._apply(side, report), offsets=side.committed)
 
@@ -77,15 +77,15 @@ class Commits:
         """True if this told us something new. Ledger, offsets and side go to disk together, then memory follows."""
         board, now_ms = self._board, self._board.clock.now_ms()
         change = self._plan(side, report, now_ms)
-        fresh = bool(change.entries) or not board.store.is_known_round(side.id, report.round_id)
+        fresh = bool(change.entries) or not board.store.ledger.is_known_round(side.id, report.round_id)
         new_generation = change.generation > side.generation
         after = side.copy()
         self._take(after, report, change, fresh=fresh)
         with board.store.transaction():
-            board.store.append_ledger(change.entries)
-            board.store.add_known_round(side.id, report.round_id, now_ms)
+            board.store.ledger.append(change.entries)
+            board.store.ledger.add_known_round(side.id, report.round_id, now_ms)
             board.store.save_offsets(side.id, change.offsets)
-            board.store.set_intent_state(report.round_id, IntentState.COMMITTED)
+            board.store.intents.set_state(report.round_id, IntentState.COMMITTED)
             board.save(after)
         self._take(side, report, change, fresh=fresh)
         board.look_after_commit(side) if report.work == TIER else board.look(side)
@@ -97,7 +97,7 @@ class Commits:
         """Only the ledger hears of it: the lake is about to let these rows go."""
         entries = plan_dropped(self._ledger_state(side), report, self._board.clock.now_ms())
         with self._board.store.transaction():
-            self._board.store.append_ledger(entries)
+            self._board.store.ledger.append(entries)
         return CommitAnswer(first=bool(entries), offsets=side.committed)
 
     def _plan(self, side: LakeSide, report: CommitReport, now_ms: int) -> LedgerChange:
@@ -172,7 +172,7 @@ class Commits:
             self._board.touch(side)
         if base.token is None:
             return False
-        moved = base.token != side.token and not self._board.store.is_known_round(side.id, RoundId(base.token))
+        moved = base.token != side.token and not self._board.store.ledger.is_known_round(side.id, RoundId(base.token))
         ahead = base.generation > side.generation or any(o > side.committed.get(b, -1) for b, o in base.offsets.items())
         if not ahead and not moved:
             return False
@@ -216,7 +216,7 @@ class Commits:
             if len(gap)
         ]
         with self._board.store.transaction():
-            self._board.store.append_ledger(entries)
+            self._board.store.ledger.append(entries)
 
 
 def _take_resync(side: LakeSide, report: CommitReport, offsets: OffsetMap) -> None:

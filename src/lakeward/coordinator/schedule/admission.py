@@ -49,7 +49,7 @@ class Forecast:
         with self._board.lock:
             now = self._board.clock.now_ms()
             labels = {(s.table_id, s.name): s.label for s in self._board.sides()}
-            times = self._board.store.load_round_times(now - replay_ms)
+            times = self._board.store.rounds.load_times(now - replay_ms)
         rounds: dict[str, list[tuple[int, int]]] = {}
         for table_id, side, began, ended in times:
             if (label := labels.get((table_id, side))) is not None:

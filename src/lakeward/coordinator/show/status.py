@@ -18,7 +18,7 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.estimate import unknown_round_ms
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.coordinator.state.statestore import DayCost
+from lakeward.coordinator.state.storedrecords import DayCost
 from lakeward.coordinator.state.work import Lease, RoundTotals, Work
 from lakeward.model import TIER, Bucket, InstanceId, JobName, SideId, SideName, TablePath, TableState, WorkKind
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry
@@ -199,12 +199,12 @@ class StatusDesk:
         store = self._board.store
         with self._board.lock:
             if path is None:
-                newest = store.load_rounds(None, kind, limit=limit if name is None else MOST_ROUNDS)
+                newest = store.rounds.load(None, kind, limit=limit if name is None else MOST_ROUNDS)
                 return [r for r in newest if name in (None, r.side)][:limit]
             shown_sides = (
                 self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
             )
-            listed = [r for side in shown_sides for r in store.load_rounds(side.id, kind, limit=limit)]
+            listed = [r for side in shown_sides for r in store.rounds.load(side.id, kind, limit=limit)]
         return sorted(listed, key=lambda r: -r.ended_at_ms)[:limit] if len(shown_sides) > 1 else listed
 
     def explain(self, path: TablePath, name: SideName | None = None) -> LagExplanation:
@@ -217,7 +217,7 @@ class StatusDesk:
     def costs(self, days: int) -> list[DayCost]:
         """Cost of each table's work per day, newest first."""
         with self._board.lock:
-            return self._board.store.load_costs(days)
+            return self._board.store.rounds.load_costs(days)
 
     def ledger_page(
         self, path: TablePath, limit: int | None = 1_000, before: int | None = None, name: SideName | None = None
@@ -225,7 +225,7 @@ class StatusDesk:
         """`limit` None: all entries."""
         with self._board.lock:
             side = self._board.find(path, name)
-            page = self._board.store.load_ledger(side.id, limit=limit, before=before)
+            page = self._board.store.ledger.load(side.id, limit=limit, before=before)
             return LedgerAnswer(
                 path=path,
                 side=side.name,

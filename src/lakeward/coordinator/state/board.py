@@ -72,8 +72,8 @@ class Board:
             for job in self._dirty_jobs.values():
                 self.store.save_job(job.name, job.to_json())
             for side, ended in self._ended:
-                self.store.append_round(side, ended.kind, ended.round_id, ended.ended_at_ms, encode(ended))
-                self.store.add_cost(side, ended)
+                self.store.rounds.append(side, ended.kind, ended.round_id, ended.ended_at_ms, encode(ended))
+                self.store.rounds.add_cost(side, ended)
         self._dirty.clear()
         self._dirty_jobs.clear()
         self._ended.clear()

@@ -18,16 +18,16 @@ class BoardIntents(IntentStore):
 
     def record(self, intent: Intent) -> None:
         with self._board.lock, self._board.store.transaction():
-            self._board.store.add_intent(intent)
+            self._board.store.intents.add(intent)
 
     def abandon(self, round_id: RoundId) -> None:
         with self._board.lock, self._board.store.transaction():
-            self._board.store.set_intent_state(round_id, IntentState.ABANDONED, only=IntentState.OPEN)
+            self._board.store.intents.set_state(round_id, IntentState.ABANDONED, only=IntentState.OPEN)
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
         with self._board.lock:
-            return self._board.store.load_intents(SideId(table_id, self._side))
+            return self._board.store.intents.load(SideId(table_id, self._side))
 
     def forget(self, round_id: RoundId) -> None:
         with self._board.lock, self._board.store.transaction():
-            self._board.store.forget_intent(round_id)
+            self._board.store.intents.forget(round_id)

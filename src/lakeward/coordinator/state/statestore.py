@@ -8,45 +8,37 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.coordinator.state.schema import SIDE_TABLES, bring_up_to_date
+from lakeward.coordinator.state.storedrecords import (
+    CutRecords,
+    IntentRecords,
+    LedgerRecords,
+    RoundRecords,
+    as_text,
+    read_side,
+    side_key,
+)
 from lakeward.model import (
     Ballast,
-    Bucket,
-    Cut,
-    CutSchedule,
-    Epoch,
     ExpiringSnapshot,
-    Intent,
-    IntentState,
     JobName,
     LeaseId,
-    LedgerEntry,
-    LedgerKind,
     LeftOut,
     OffsetMap,
-    OffsetRange,
-    RoundId,
     SideId,
-    SideName,
     SnapshotId,
     TableId,
-    WorkKind,
 )
-from lakeward.protocol.codec import decode, encode, load_json
-from lakeward.protocol.views import RoundStatus
+from lakeward.protocol.codec import load_json
 
 _MOST = 2**63
-_MOST_ADDED = 2**50
-"""To a day's sum by one round, whatever a job says."""
-
 _ODD_NUMBER = re.compile(r"[\s:,\[]-?(?:\d{18}|\d[\d.]*[eE]|NaN|Infinity)")
 """The start of a number that may be invalid. Few texts have one; checking every number would double the time."""
 
@@ -59,25 +51,6 @@ class StoredSide:
     body: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class DayCost:
-    """Cost of one kind of work on one side in a day."""
-
-    day: str
-    path: str
-    side: str
-    kind: str
-    rounds: int
-    cpu_s: float
-    bytes_written: int
-    bytes_read: int
-    rows: int
-
-
-COST_DAYS = 400
-"""Sums of so many days are kept."""
-
-
 class StateStore:
     """One connection; the caller serialises. `transaction` groups what must be on disk together."""
 
@@ -86,6 +59,10 @@ class StateStore:
         self._ballast = ballast
         self._depth = 0
         self.left_out = LeftOut("coordinator.db")
+        self.ledger = LedgerRecords(connection, self.left_out)
+        self.intents = IntentRecords(connection, self.left_out)
+        self.rounds = RoundRecords(connection, self.left_out)
+        self.cuts = CutRecords(connection, self.left_out)
 
     @classmethod
     def open(cls, path: Path | str, *, sync: bool = True, ballast: Ballast | None = None) -> StateStore:
@@ -137,7 +114,7 @@ class StateStore:
     def save_sides(self, rows: Iterable[StoredSide], now_ms: int) -> None:
         self.connection.executemany(
             "insert or replace into sides values (?, ?, ?, ?, ?, ?)",
-            [(*_key(r.id), r.path, r.state, now_ms, _text(r.body)) for r in rows],
+            [(*side_key(r.id), r.path, r.state, now_ms, as_text(r.body)) for r in rows],
         )
 
     def load_sides(self, table_id: TableId | None = None) -> dict[SideId, StoredSide]:
@@ -151,7 +128,7 @@ class StateStore:
         """Numbers that are none (a job was once believed) are as good as not stored; the rest counts."""
         table_id, name, path, state, text = row
         if _ODD_NUMBER.search(text) is None:
-            return StoredSide(id=_side(table_id, name), path=path, state=state, body=json.loads(text))
+            return StoredSide(id=read_side(table_id, name), path=path, state=state, body=json.loads(text))
 
         def number(word: str) -> int | float | None:
             value = float(word) if any(c in word for c in ".eEnN") else int(word[:40])
@@ -161,7 +138,7 @@ class StateStore:
             return None
 
         body = json.loads(text, parse_int=number, parse_float=number, parse_constant=number)
-        return StoredSide(id=_side(table_id, name), path=path, state=state, body=body)
+        return StoredSide(id=read_side(table_id, name), path=path, state=state, body=body)
 
     def forget_sides(self, state: str, before_ms: int) -> None:
         """Removes every trace of sides that have been in this state since before that time."""
@@ -173,7 +150,7 @@ class StateStore:
 
     def save_offsets(self, side: SideId, offsets: OffsetMap) -> None:
         self.connection.execute(
-            "insert or replace into offsets values (?, ?, ?)", (*_key(side), _text(offsets.to_json()))
+            "insert or replace into offsets values (?, ?, ?)", (*side_key(side), as_text(offsets.to_json()))
         )
 
     def load_offsets(self) -> dict[SideId, OffsetMap]:
@@ -182,7 +159,7 @@ class StateStore:
 
     # ---- jobs ----
     def save_job(self, name: JobName, body: dict[str, Any]) -> None:
-        self.connection.execute("insert or replace into jobs values (?, ?)", (name, _text(body)))
+        self.connection.execute("insert or replace into jobs values (?, ?)", (name, as_text(body)))
 
     def load_jobs(self) -> dict[JobName, dict[str, Any]]:
         rows = self.connection.execute("select name, body from jobs")
@@ -191,99 +168,17 @@ class StateStore:
     def forget_job(self, name: JobName) -> None:
         self.connection.execute("delete from jobs where name = ?", (name,))
 
-    # ---- ledger ----
-    def append_ledger(self, entries: Sequence[LedgerEntry]) -> None:
-        self.connection.executemany(
-            "insert into ledger values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [_ledger_row(e) for e in entries]
-        )
-
-    def load_ledger(
-        self, side: SideId, *, limit: int | None = None, before: int | None = None
-    ) -> list[tuple[int, LedgerEntry]]:
-        """(number, entry), oldest first; with `limit` the newest so many below number `before`."""
-        rows = self.connection.execute(
-            "select * from (select * from ledger where table_id = ? and side = ? and seq < ? order by seq desc limit ?)"
-            " order by seq",
-            (*_key(side), before if before is not None else 2**62, -1 if limit is None else limit),
-        )
-        return self.left_out.sensible("ledger entry", rows, lambda row: (row[0], _ledger_entry(row)))
-
-    def merge_ledger(self, before_ms: int) -> int:
-        """Entries older than that become one per side, generation, bucket and kind, as long as their ranges touch."""
-        groups = self.connection.execute(
-            "select table_id, side, generation, bucket, kind from ledger where committed_at_ms < ? "
-            "group by 1, 2, 3, 4, 5 having count(*) > 1",
-            (before_ms,),
-        ).fetchall()
-        merged = 0
-        for group in groups:
-            merged += self._merge_group(group, before_ms)
-        self.connection.execute("delete from known_rounds where at_ms < ?", (before_ms,))
-        return merged
-
-    def _merge_group(self, group: tuple[str, str, int, str, str], before_ms: int) -> int:
-        rows = self.connection.execute(
-            "select seq, start, stop, rows from ledger where table_id = ? and side = ? and generation = ? "
-            "and bucket = ? and kind = ? and committed_at_ms < ? order by start",
-            (*group, before_ms),
-        ).fetchall()
-        merged = 0
-        keep, start, stop, count = rows[0]
-        for seq, nstart, nstop, ncount in rows[1:]:
-            if nstart == stop:
-                stop, count, merged = nstop, None if count is None or ncount is None else count + ncount, merged + 1
-                self.connection.execute("delete from ledger where seq = ?", (seq,))
-                self.connection.execute(
-                    "update ledger set start = ?, stop = ?, rows = ? where seq = ?", (start, stop, count, keep)
-                )
-            else:
-                keep, start, stop, count = seq, nstart, nstop, ncount
-        return merged
-
-    def add_known_round(self, side: SideId, round_id: RoundId, at_ms: int) -> None:
-        self.connection.execute(
-            "insert or ignore into known_rounds values (?, ?, ?, ?)", (*_key(side), round_id, at_ms)
-        )
-
-    def is_known_round(self, side: SideId, round_id: RoundId) -> bool:
-        row = self.connection.execute(
-            "select 1 from known_rounds where table_id = ? and side = ? and round_id = ?", (*_key(side), round_id)
-        ).fetchone()
-        return row is not None
-
-    # ---- intents ----
-    def add_intent(self, intent: Intent) -> None:
-        """The first of a round stays."""
-        body = _text({"prefix": intent.prefix, "token": intent.token, "fence": intent.fence})
-        key = _key(SideId(intent.table_id, intent.side))
-        self.connection.execute(
-            "insert or ignore into intents values (?, ?, ?, ?, ?, ?, ?)",
-            (intent.round_id, *key, intent.kind, intent.recorded_at_ms, intent.state, body),
-        )
-
-    def set_intent_state(self, round_id: RoundId, state: IntentState, *, only: IntentState | None = None) -> None:
-        """`only`: where it is in that state."""
-        self.connection.execute(
-            "update intents set state = ?1 where round_id = ?2 and (?3 is null or state = ?3)", (state, round_id, only)
-        )
-
-    def load_intents(self, side: SideId) -> list[Intent]:
-        """Oldest first."""
-        rows = self.connection.execute(
-            "select round_id, kind, recorded_at_ms, state, body from intents where table_id = ? and side = ? "
-            "order by recorded_at_ms",
-            _key(side),
-        )
-        return self.left_out.sensible("intent of round", rows, lambda row: _intent(side, *row))
-
-    def forget_intent(self, round_id: RoundId) -> None:
-        self.connection.execute("delete from intents where round_id = ?", (round_id,))
-
     # ---- read leases and marks ----
     def save_read_lease(self, lease: ReadLease) -> None:
         self.connection.execute(
             "insert or replace into read_leases values (?, ?, ?, ?, ?, ?)",
-            (lease.lease_id, *_key(lease.side), lease.snapshot_id, lease.ends_at_ms, _text(lease.offsets.to_json())),
+            (
+                lease.lease_id,
+                *side_key(lease.side),
+                lease.snapshot_id,
+                lease.ends_at_ms,
+                as_text(lease.offsets.to_json()),
+            ),
         )
 
     def load_read_leases(self) -> list[ReadLease]:
@@ -298,44 +193,21 @@ class StateStore:
     def save_marks(self, side: SideId, marks: Iterable[Mark]) -> None:
         self.connection.executemany(
             "insert or replace into marks values (?, ?, ?, ?, ?)",
-            [(*_key(side), m.snapshot.snapshot_id, m.snapshot.trace, m.token) for m in marks],
+            [(*side_key(side), m.snapshot.snapshot_id, m.snapshot.trace, m.token) for m in marks],
         )
 
     def load_marks(self) -> list[tuple[SideId, Mark]]:
         rows = self.connection.execute("select table_id, side, snapshot_id, trace, token from marks")
         return [
-            (_side(t, s), Mark(ExpiringSnapshot(snapshot_id=i, trace=trace), token)) for t, s, i, trace, token in rows
+            (read_side(t, s), Mark(ExpiringSnapshot(snapshot_id=i, trace=trace), token))
+            for t, s, i, trace, token in rows
         ]
 
     def forget_marks(self, side: SideId, snapshots: Iterable[SnapshotId]) -> None:
         self.connection.executemany(
             "delete from marks where table_id = ? and side = ? and snapshot_id = ?",
-            [(*_key(side), snapshot_id) for snapshot_id in snapshots],
+            [(*side_key(side), snapshot_id) for snapshot_id in snapshots],
         )
-
-    # ---- cuts ----
-    def save_cut(self, cut: Cut) -> None:
-        body = _text(encode(cut))
-        self.connection.execute("insert or replace into cuts values (?, ?, ?)", (cut.name, cut.created_at_ms, body))
-
-    def load_cuts(self) -> list[Cut]:
-        """Oldest first."""
-        rows = self.connection.execute("select name, body from cuts order by created_at_ms, name")
-        return self.left_out.sensible("cut", rows, lambda row: decode(Cut, json.loads(row[1])))
-
-    def forget_cut(self, name: str) -> None:
-        self.connection.execute("delete from cuts where name = ?", (name,))
-
-    def save_cut_schedule(self, schedule: CutSchedule) -> None:
-        row = schedule.name, _text(encode(schedule))
-        self.connection.execute("insert or replace into cut_schedules values (?, ?)", row)
-
-    def load_cut_schedules(self) -> list[CutSchedule]:
-        rows = self.connection.execute("select name, body from cut_schedules order by name")
-        return self.left_out.sensible("cut schedule", rows, lambda row: decode(CutSchedule, json.loads(row[1])))
-
-    def forget_cut_schedule(self, name: str) -> None:
-        self.connection.execute("delete from cut_schedules where name = ?", (name,))
 
     # ---- databases ----
     def save_database(self, name: str, lake: str | None) -> None:
@@ -347,129 +219,22 @@ class StateStore:
         """Name -> the lake of its new tables."""
         return dict(self.connection.execute("select name, lake from databases"))
 
-    # ---- rounds ----
-    def append_round(self, side: SideId, kind: WorkKind, round_id: str, ended_at_ms: int, body: dict[str, Any]) -> None:
-        self.connection.execute(
-            "insert into rounds values (null, ?, ?, ?, ?, ?, ?)",
-            (round_id, *_key(side), kind, ended_at_ms, _text(body)),
-        )
-
-    def add_cost(self, side: SideId, ended: RoundStatus) -> None:
-        """To the sums of its day, in UTC."""
-        day = datetime.fromtimestamp(ended.ended_at_ms / 1000, UTC).date().isoformat()
-        cost = (ended.phases.cpu_s, ended.bytes_written, ended.bytes_read, ended.rows)
-        figures = (1, *(max(0, min(value, _MOST_ADDED)) for value in cost))
-        names = ("rounds", "cpu_s", "bytes_written", "bytes_read", "rows")
-        added = ", ".join(f"{name} = {name} + excluded.{name}" for name in names)
-        self.connection.execute(
-            f"insert into costs values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set {added}",  # noqa: S608 (names above)
-            (day, *_key(side), ended.kind, *figures),
-        )
-
-    def load_costs(self, days: int) -> list[DayCost]:
-        """Costs of the newest days, of present and recently dropped tables; newest first."""
-        rows = self.connection.execute(
-            "select c.day, s.path, c.side, c.kind, c.rounds, c.cpu_s, c.bytes_written, c.bytes_read, c.rows "
-            "from costs c join sides s using (table_id, side) "
-            "where c.day > date((select max(day) from costs), ?) order by c.day desc, s.path, c.side, c.kind",
-            (f"-{days} day",),
-        )
-        return [DayCost(*row) for row in rows]
-
-    def load_rounds(
-        self, side: SideId | None = None, kind: WorkKind | None = None, *, limit: int = 100
-    ) -> list[RoundStatus]:
-        """Newest first."""
-        side_filter = {} if side is None else dict(zip(("table_id", "side"), _key(side), strict=True))
-        side_filter |= {} if kind is None else {"kind": kind}
-        where = " and ".join(f"{name} = :{name}" for name in side_filter) or "true"
-        rows = self.connection.execute(
-            f"select round_id, body from rounds where {where} order by seq desc limit :limit",  # noqa: S608 (names above)
-            {**side_filter, "limit": limit},
-        )
-        return self.left_out.sensible("round", rows, lambda row: decode(RoundStatus, load_json(row[1], "its record")))
-
-    def load_round_times(self, since_ms: int) -> list[tuple[TableId, SideName, int, int]]:
-        """When rounds that wrote rows began and ended, oldest first."""
-        rows = self.connection.execute(
-            "select table_id, side, json_extract(body, '$.started_at_ms'), ended_at_ms from rounds "
-            "where kind = 'tier' and ended_at_ms >= ? and json_extract(body, '$.rows') > 0 order by ended_at_ms",
-            (since_ms,),
-        )
-        return [(TableId(row[0]), SideName.parse(row[1]), int(row[2] or row[3]), int(row[3])) for row in rows]
-
-    def prune_rounds(self, kept: int) -> None:
-        self.connection.execute("delete from rounds where seq <= (select max(seq) from rounds) - ?", (kept,))
-        oldest = f"-{COST_DAYS} day"
-        self.connection.execute("delete from costs where day < date((select max(day) from costs), ?)", (oldest,))
-
     def size_bytes(self) -> int:
         pages = self.connection.execute("pragma page_count").fetchone()[0]
         return int(pages * self.connection.execute("pragma page_size").fetchone()[0])
 
 
-def _key(side: SideId) -> tuple[str, str]:
-    return side.table_id, str(side.name)
-
-
-def _side(table_id: str, name: str) -> SideId:
-    return SideId(TableId(table_id), SideName.parse(name))
-
-
 def _stored_offsets(row: tuple[str, str, str]) -> tuple[SideId, OffsetMap]:
     table_id, name, text = row
-    return _side(table_id, name), OffsetMap.from_json(json.loads(text))
+    return read_side(table_id, name), OffsetMap.from_json(json.loads(text))
 
 
 def _read_lease(row: tuple[str, str, str, str | None, int, str]) -> ReadLease:
     lease_id, table_id, name, snapshot_id, ends_at_ms, offsets = row
     return ReadLease(
         LeaseId(lease_id),
-        _side(table_id, name),
+        read_side(table_id, name),
         None if snapshot_id is None else SnapshotId(snapshot_id),
         ends_at_ms,
         OffsetMap.from_json(json.loads(offsets)),
     )
-
-
-def _ledger_row(e: LedgerEntry) -> tuple[Any, ...]:
-    key = _key(SideId(e.table_id, e.side))
-    covered = (e.generation, str(e.bucket), e.range.start, e.range.stop)
-    return (*key, *covered, e.round_id, e.snapshot_id, e.epoch, e.job, e.kind, e.rows, e.committed_at_ms)
-
-
-def _ledger_entry(row: tuple[Any, ...]) -> LedgerEntry:
-    _, table_id, side, generation, bucket, start, stop, round_id, snapshot_id, epoch, job, kind, rows, at = row
-    return LedgerEntry(
-        table_id=TableId(table_id),
-        side=SideName.parse(side),
-        bucket=Bucket.parse(bucket),
-        range=OffsetRange(start, stop),
-        round_id=RoundId(round_id),
-        snapshot_id=None if snapshot_id is None else SnapshotId(snapshot_id),
-        epoch=Epoch(epoch),
-        job=JobName(job),
-        kind=LedgerKind(kind),
-        rows=rows,
-        generation=generation,
-        committed_at_ms=at,
-    )
-
-
-def _intent(side: SideId, round_id: str, kind: str, recorded_at_ms: int, state: str, body: str) -> Intent:
-    facts = json.loads(body)
-    return Intent(
-        round_id=RoundId(round_id),
-        table_id=side.table_id,
-        side=side.name,
-        prefix=facts["prefix"],
-        token=facts["token"],
-        fence=facts["fence"],
-        recorded_at_ms=recorded_at_ms,
-        kind=WorkKind(kind),
-        state=IntentState(state),
-    )
-
-
-def _text(body: Any) -> str:
-    return json.dumps(body, separators=(",", ":"))

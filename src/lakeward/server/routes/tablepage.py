@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from lakeward.coordinator.state.statestore import COST_DAYS
+from lakeward.coordinator.state.storedrecords import COST_DAYS
 from lakeward.model import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import COST, HOT, MAINTENANCE, PROPERTIES

@@ -64,7 +64,7 @@ def test_stored_nonsense_is_left_out_and_named_at_start(tmp_path: Path, caplog: 
     (table,) = shown[1].tables
     assert (table.lake_rows, table.lake_bytes, table.lake_files) == (None, None, 7)
     store, side = world.coordinator.board.store, SideId(world.hot.load_table(PATH).table_id)
-    assert (store.load_intents(side), len(store.load_ledger(side))) == ([], 1)
+    assert (store.intents.load(side), len(store.ledger.load(side))) == ([], 1)
     world.coordinator.lakes.read_unseen()
     world.hot.append(PATH, 10)
     world.clock.advance(200)

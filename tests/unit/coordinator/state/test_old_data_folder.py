@@ -180,6 +180,6 @@ def test_kinds_of_intents_have_todays_names(folder: Path) -> None:
     with sqlite3.connect(path) as old:
         old.execute("update intents set body = json_set(body, '$.kind', 'compaction')")
     store = StateStore.open(path)
-    kinds = {i.kind for i in store.load_intents(SideId(HELD["table_id"]))}
+    kinds = {i.kind for i in store.intents.load(SideId(HELD["table_id"]))}
     store.close()
     assert kinds == {COMPACT}

@@ -36,14 +36,14 @@ def test_a_transaction_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     store = StateStore.open(tmp_path / "state.db")
     table, round_id = SideId(TableId("t")), RoundId("r")
     with pytest.raises(ZeroDivisionError), store.transaction():
-        store.add_known_round(table, round_id, 1)
+        store.ledger.add_known_round(table, round_id, 1)
         raise ZeroDivisionError
-    assert not store.is_known_round(table, round_id)
+    assert not store.ledger.is_known_round(table, round_id)
     with store.transaction(), store.transaction():
-        store.add_known_round(table, round_id, 1)
+        store.ledger.add_known_round(table, round_id, 1)
     store.close()
     again = StateStore.open(tmp_path / "state.db")
-    assert again.is_known_round(table, round_id)
+    assert again.ledger.is_known_round(table, round_id)
     again.close()
 
 
@@ -138,8 +138,10 @@ def test_costs_are_summed_by_day_and_kind(world: CoordinatorWorld) -> None:
         replace(ended, ended_at_ms=0),
         replace(ended, ended_at_ms=4 * day, bytes_written=10**30, phases=RoundPhases(cpu_s=-1.0)),
     ):
-        store.add_cost(side.id, told)
-    costs = [(c.day, c.path, c.kind, c.rounds, c.cpu_s, c.bytes_written, c.bytes_read) for c in store.load_costs(4)]
+        store.rounds.add_cost(side.id, told)
+    costs = [
+        (c.day, c.path, c.kind, c.rounds, c.cpu_s, c.bytes_written, c.bytes_read) for c in store.rounds.load_costs(4)
+    ]
     assert costs == [
         ("1970-01-05", str(PATH), "tier", 1, 0.0, 2**50, 0),
         ("1970-01-02", str(PATH), "compact", 1, 1.5, 100, 70),
