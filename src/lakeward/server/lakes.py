@@ -5,7 +5,6 @@ and any other plugin.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -19,15 +18,13 @@ from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
 from lakeward.protocol.tables import LakeAddress
 from lakeward.server.lakecopy import LakeFolder, find_lake_folder
-from lakeward.server.restored import LakeRecord, as_toml, check_moved
+from lakeward.server.restored import LakeRecord, as_toml
 from lakeward.spi import LakePlugin, LakeStorage, find_lake_plugin, load_lake
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-
-log = logging.getLogger(__name__)
 
 
 class ServerLakes:
@@ -81,7 +78,7 @@ class ServerLakes:
         return self._plugin(lake.format).wants_catalog(lake.settings)
 
     def embedded_catalog(self) -> Catalog | None:
-        storage = self._embedded()
+        storage = self.embedded()
         return None if storage is None else storage.connection.catalog
 
     def embedded_names(self) -> list[str]:
@@ -89,7 +86,8 @@ class ServerLakes:
         lake = self._kept()
         return [] if lake is None else [lake.name]
 
-    def _embedded(self) -> IcebergLakeStorage | None:
+    def embedded(self) -> IcebergLakeStorage | None:
+        """The lake whose catalog the server keeps."""
         lake = self._kept()
         if lake is None:
             return None
@@ -141,31 +139,6 @@ class ServerLakes:
     def _place(self, lake: LakeConfig) -> str:
         plugin = self._plugin(lake.format)
         return plugin.place({**plugin.defaults(self._folder(lake)), **lake.settings})
-
-    def check_moved(self) -> None:
-        """The embedded catalog names files by whole paths, and its folder may have been moved with them. Raises
-        `LakeFolderMoved`."""
-        storage = self._embedded()
-        if storage is None:
-            return
-        from lakeward.lake.iceberg.connect.sqlcatalog import IcebergSqlCatalog
-
-        catalog = storage.connection.catalog
-        assert isinstance(catalog, IcebergSqlCatalog)
-        check_moved(list(catalog.pointers().values()), self.data.resolve())
-
-    def move_forward(self) -> None:
-        """The folder is a restored copy: its catalog may name metadata files that the tables have outgrown since. Safe
-        to repeat. Raises `LakeHistoriesDiffer`, `LakeUnavailable`, before any pointer moves."""
-        storage = self._embedded()
-        if storage is None:
-            return
-        from lakeward.lake.iceberg.connect.forward import move_forward
-
-        for moved in move_forward(storage.connection):
-            log.log(
-                logging.WARNING if moved.after is None else logging.INFO, "lake table %s: %s", moved.table, moved.words
-            )
 
     def addresses(self, http_url: str) -> dict[str, LakeAddress]:
         """Name -> what jobs and readers need to reach that lake; they bring their own secrets."""

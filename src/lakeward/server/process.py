@@ -42,7 +42,7 @@ from lakeward.server.feed.loglines import LINES
 from lakeward.server.ingest.rowput import RowIntake
 from lakeward.server.ingest.sources import SourceDesk
 from lakeward.server.lakes import ServerLakes
-from lakeward.server.restored import load_mark, remove_mark
+from lakeward.server.restored import check_catalog_moved, load_mark, move_catalog_forward, remove_mark
 from lakeward.server.services import Services
 from lakeward.server.show.sampler import Sampler
 from lakeward.tiering.work.heap import keep_freed_memory
@@ -165,9 +165,11 @@ class LakewardServer:
 
     def _open_lakes(self) -> ServerLakes:
         lakes = ServerLakes(self.config, self.settings.data)
-        lakes.check_moved()
-        if self.config.get(options.SERVER_RESTORED):
-            lakes.move_forward()
+        embedded = lakes.embedded()
+        if embedded is not None:
+            check_catalog_moved(embedded, self.settings.data)
+            if self.config.get(options.SERVER_RESTORED):
+                move_catalog_forward(embedded)
         return lakes
 
     def _start_coordinator(self, state: StateStore, store: EmbeddedStore, lakes: ServerLakes) -> Coordinator:

@@ -4,17 +4,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import LakeFolderMoved
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
 from lakeward.model import usable
 from lakeward.protocol.codec import decode, encode
+
+if TYPE_CHECKING:
+    from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+
+log = logging.getLogger(__name__)
 
 MARK = "restored.json"
 
@@ -68,6 +75,26 @@ def remove_mark(data: Path) -> None:
 def as_toml(settings: Mapping[str, str]) -> str:
     """Lines of lakeward.toml, as part of one sentence."""
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+
+
+def check_catalog_moved(lake: IcebergLakeStorage, data: Path) -> None:
+    """The embedded catalog names files by absolute paths, and its folder may have been moved with them. Raises
+    `LakeFolderMoved`."""
+    from lakeward.lake.iceberg.connect.sqlcatalog import IcebergSqlCatalog
+
+    catalog = lake.connection.catalog
+    assert isinstance(catalog, IcebergSqlCatalog)
+    check_moved(list(catalog.pointers().values()), data.resolve())
+
+
+def move_catalog_forward(lake: IcebergLakeStorage) -> None:
+    """The folder is a restored copy: its catalog may name metadata files that have newer versions. Safe to repeat.
+    Raises `LakeHistoriesDiffer`, `LakeUnavailable`, before any pointer moves."""
+    from lakeward.lake.iceberg.connect.forward import move_forward
+
+    for moved in move_forward(lake.connection):
+        level = logging.WARNING if moved.after is None else logging.INFO
+        log.log(level, "lake table %s: %s", moved.table, moved.words)
 
 
 def check_moved(locations: Iterable[str], data: Path) -> None:

@@ -91,6 +91,36 @@ class _Prepared:
 _Registration = tuple[Registered, Mapping[Bucket, int], Mapping[Bucket, int]]
 
 
+class HistoryChecks:
+    """Checks whether the lake's snapshots and the log still agree."""
+
+    def __init__(self, store: FlussStore) -> None:
+        self._store = store
+        self._checked: OrderedDict[SnapshotId, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check_overlap(self, table: TableInfo, reader: LakeReader, snapshots: Sequence[LakeSnapshot]) -> None:
+        """Raises `LakeOverlap`. Costs nothing while no snapshot of the Flink job is new."""
+        unseen = {s.snapshot_id for s in snapshots if s.round_id is None and s.snapshot_id not in self._checked}
+        head = load_head(reader) if unseen else None
+        if head is None:
+            return
+        ours, above = flink_snapshots(snapshots, head.snapshot_id)
+        if ours is not None and above and not reader.has_offsets:
+            check_counts(str(table.path), reader.files, ours, above, head, is_pk=table.is_pk)
+        for late in above if ours is not None and reader.has_offsets else ():
+            if late.snapshot_id in unseen and ours is not None:
+                check_overlap(str(table.path), reader.files, ours, late)
+        for snapshot_id in unseen:
+            _keep(self._checked, snapshot_id, None, self._lock)
+
+    def check_log(self, table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> None:
+        """Raises `LogRewritten`. One small request for each bucket with a mark, all at once."""
+        known = known_marks(table, snapshots)
+        if known:
+            check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
+
+
 class FlussCoordinatorClient(CoordinatorClient):
     """Safe to use from several threads. What it remembers only saves calls: another process finds the same in
     the lake.
@@ -110,7 +140,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._hand_outs = HandOuts(servers, store, lake_of, self._tables, self._clock, note)
         self._prepared: OrderedDict[RoundId, _Prepared] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
-        self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
+        self._history = HistoryChecks(store)
         self._lock = threading.Lock()
 
     # ---- heartbeat -------------------------------------------------------------------------------------------------
@@ -139,12 +169,12 @@ class FlussCoordinatorClient(CoordinatorClient):
         named = SnapshotId(str(answer["snapshot_id"]))
         reader = self._reader(table)
         snapshots = reader.snapshots()
-        self._check_overlap(table, reader, snapshots)
+        self._history.check_overlap(table, reader, snapshots)
         if _is_accepted(
             table
         ):  # as if Fluss knew nothing: it is told what the lake holds, and the round goes on from there
             return Committed(table_id=table.table_id)
-        self._check_log(table, snapshots)
+        self._history.check_log(table, snapshots)
         # By its summary alone: the file with the Flink job's offsets may be gone by now.
         snapshot = next((s for s in snapshots if s.snapshot_id == named), None)
         if snapshot is None:
@@ -155,27 +185,6 @@ class FlussCoordinatorClient(CoordinatorClient):
             token=snapshot.round_id or snapshot.snapshot_id,
             generation=snapshot.generation,
         )
-
-    def _check_overlap(self, table: TableInfo, reader: LakeReader, snapshots: Sequence[LakeSnapshot]) -> None:
-        """Raises `LakeOverlap`. Costs nothing while no snapshot of the Flink job is new."""
-        unseen = {s.snapshot_id for s in snapshots if s.round_id is None and s.snapshot_id not in self._looked_at}
-        head = load_head(reader) if unseen else None
-        if head is None:
-            return
-        ours, above = flink_snapshots(snapshots, head.snapshot_id)
-        if ours is not None and above and not reader.has_offsets:
-            check_counts(str(table.path), reader.files, ours, above, head, is_pk=table.is_pk)
-        for late in above if ours is not None and reader.has_offsets else ():
-            if late.snapshot_id in unseen and ours is not None:
-                check_overlap(str(table.path), reader.files, ours, late)
-        for snapshot_id in unseen:
-            _keep(self._looked_at, snapshot_id, None, self._lock)
-
-    def _check_log(self, table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> None:
-        """Raises `LogRewritten`. One small request for each bucket with a mark, all at once."""
-        known = known_marks(table, snapshots)
-        if known:
-            check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
 
     def known(self, path: TablePath) -> Committed:
         """The state of the lake that Fluss knows, without reading the lake."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
+from lakeward.hot.fluss.coordinatorclient import HistoryChecks
 from lakeward.hot.fluss.lakehistory import find_newest, read_ledger
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.servers import FlussServers
@@ -36,5 +36,5 @@ def test_a_compaction_is_the_newest_snapshot_that_fluss_may_know(tmp_path: Path)
         ledger = read_ledger(log.table.table_id, snapshots, snapshot.snapshot_id)
         assert [(e.range.start, e.range.stop) for e in ledger] == [(0, 1), (1, 2), (2, 3)], "it moved no offset"
         servers = FlussServers("127.0.0.1:1")
-        client = FlussCoordinatorClient(servers, FlussStore(servers), lambda _table: ("iceberg", {}, lake))
-        client._check_overlap(log.table, rewrite.reader, snapshots)
+        checks = HistoryChecks(FlussStore(servers))
+        checks.check_overlap(log.table, rewrite.reader, snapshots)

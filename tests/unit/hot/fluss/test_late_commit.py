@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import LakeOverlap
-from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
+from lakeward.hot.fluss.coordinatorclient import HistoryChecks
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -49,17 +49,17 @@ def test_a_late_commit_is_noticed_until_main_is_moved_back(lake: IcebergLakeStor
     log.append(B0, *(row(n) for n in range(5)))
     LakeRound.plan(lake, log).run()
     servers = FlussServers("127.0.0.1:1")
-    client = FlussCoordinatorClient(servers, FlussStore(servers), lambda _table: ("iceberg", {}, lake))
+    checks = HistoryChecks(FlussStore(servers))
     reader = lake.open_reader(log.table)
     (ours,) = reader.snapshots()
-    client._check_overlap(log.table, reader, reader.snapshots())
+    checks.check_overlap(log.table, reader, reader.snapshots())
     commit_as_flink(lake, log.table, tmp_path, "__offset < 2")
     for _ in range(2):
         with pytest.raises(LakeOverlap, match=f"Move main back to snapshot {ours.snapshot_id}") as found:
-            client._check_overlap(log.table, reader, reader.snapshots())
+            checks.check_overlap(log.table, reader, reader.snapshots())
         assert (found.value.offset, found.value.committed) == (0, 5)
     lake.connection.load(log.table.path).manage_snapshots().set_current_snapshot(
         snapshot_id=int(ours.snapshot_id)
     ).commit()
-    client._check_overlap(log.table, reader, reader.snapshots())
+    checks.check_overlap(log.table, reader, reader.snapshots())
     assert dict(reader.load_base().offsets) == {B0: 5}
