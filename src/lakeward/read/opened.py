@@ -226,8 +226,7 @@ def _plan_moment(
 
 def _take_snapshots(opened: OpenRead) -> dict[Bucket, KvSnapshot]:
     holder = opened.kv_holder()
-    taken = {b: opened.hot.take_snapshot(opened.table, b, holder) for b in opened.union.needs_kv}
-    return {b: s for b, s in taken.items() if s is not None}
+    return opened.hot.take_snapshots(opened.table, list(opened.union.needs_kv), holder)
 
 
 def _open_lake(plan: ReadPlan) -> LakeReader | None:

@@ -108,7 +108,8 @@ class HotStore(ABC):
         """A KV snapshot to read, leased to `holder` until `release_snapshots`; None when the bucket never had a row."""
 
     def take_snapshots(self, table: TableInfo, buckets: Sequence[Bucket], holder: str) -> dict[Bucket, KvSnapshot]:
-        """`take_snapshot` of many buckets, without those that never had a row."""
+        """`take_snapshot` of many buckets, without those that never had a row. Rows that were stored together are in
+        all of them or in none, where the store can do that."""
         taken = ((bucket, self.take_snapshot(table, bucket, holder)) for bucket in buckets)
         return {bucket: snapshot for bucket, snapshot in taken if snapshot is not None}
 

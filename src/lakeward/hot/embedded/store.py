@@ -445,8 +445,11 @@ class EmbeddedStore(HotAdmin, HotStore):
         return None if hot_bucket is None else hot_bucket.kv(hot.schemas).take_snapshot(holder)
 
     def take_snapshots(self, table: TableInfo, buckets: Sequence[Bucket], holder: str) -> dict[Bucket, KvSnapshot]:
-        """Several at a time: each waits for the disk."""
-        with ThreadPoolExecutor(max_workers=_SNAPSHOTS_AT_ONCE, thread_name_prefix="lakeward-kv") as pool:
+        """Several at a time: each waits for the disk. All have the rows of a source's group, or none."""
+        with (
+            self.together,
+            ThreadPoolExecutor(max_workers=_SNAPSHOTS_AT_ONCE, thread_name_prefix="lakeward-kv") as pool,
+        ):
             taken = pool.map(lambda bucket: self.take_snapshot(table, bucket, holder), buckets)
             return {s.bucket: s for s in taken if s is not None}
 

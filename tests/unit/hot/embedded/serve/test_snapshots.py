@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import threading
+
+import pyarrow as pa
 import pytest
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.remote.storeclient import EmbeddedStoreClient
 from lakeward.hot.embedded.serve import actions
-from lakeward.model import Bucket
+from lakeward.model import Bucket, to_arrow_schema
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest
 from tests.unit.hot.embedded.serve.standin import Served, serving
 
@@ -41,3 +44,24 @@ def test_a_call_for_too_many_is_refused() -> None:
         request = ActionRequest(table=served.store.load_tables()[0].path, buckets=BUCKETS, holder="round")
         with pytest.raises(InvalidRequest, match="too many"):
             actions.answer(served.store, Act.TAKE_SNAPSHOTS, request)
+
+
+def test_rows_of_one_group_are_in_all_snapshots_or_in_none() -> None:
+    with serving() as served:
+        served.table("d.t", primary_key=("id",), buckets=2)
+        table, store = served.store.load_tables()[0], served.store
+        taken: list[int] = []
+
+        def take() -> None:
+            snapshots = store.take_snapshots(table, BUCKETS[:2], "reader")
+            taken.append(sum(snapshot.log_offset for snapshot in snapshots.values()))
+
+        reader = threading.Thread(target=take)
+        with store.together:
+            reader.start()
+            reader.join(0.3)
+            row = pa.RecordBatch.from_pylist([{"id": 1, "name": "a"}], schema=to_arrow_schema(table.schema))
+            for bucket in BUCKETS[:2]:
+                store.upsert(table, bucket, row)
+        reader.join()
+        assert taken == [2]
