@@ -6,8 +6,11 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -21,7 +24,9 @@ from lakeward.source.ingest import Ingest
 from lakeward.source.kafka.plugin import JARS_VARIABLE, KafkaKind
 from tests.kit.fluss.jars import cache_folder
 from tests.kit.kafka import Broker, connector_jars
+from tests.kit.schemaregistry import SchemaRegistryServer, compile_protobuf, frame
 from tests.kit.serverprocess import ServerProcess
+from tests.source.test_kafka_formats import ENVELOPE, MONEY, ORDER, ORDER_2, PROTO, VALUES, avro, order_message
 
 pytestmark = [
     pytest.mark.soak,
@@ -29,6 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 _NUMBERS = itertools.count()
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
 
 
 @dataclass
@@ -70,6 +76,13 @@ def _spark_settings() -> Iterator[None]:
     patch.setenv("LAKEWARD_SPARK_MASTER", "local[2]")
     yield
     patch.undo()
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistryServer]:
+    server = SchemaRegistryServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -136,6 +149,71 @@ def test_avro(feed: Feed, tmp_path_factory: pytest.TempPathFactory) -> None:
     feed.broker.send_raw(feed.name, [(b"k", avro({"id": n, "s": None if n % 2 else "x"})) for n in range(10)])
     feed.ingest(format="avro", schema_file=str(folder / "r.avsc"))
     assert feed.rows() == [{"id": n, "s": None if n % 2 else "x"} for n in range(10)]
+
+
+def test_avro_by_a_registry_follows_the_contract_of_the_table(
+    feed: Feed, registry: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that a newer schema adds stops the source, is added once the table evolves, and an id that the registry
+    does not have goes to the quarantine."""
+    registry.login = "Basic " + b64encode(b"me:secret").decode()
+    first, second = registry.register(f"{feed.name}-value", ORDER), registry.register(f"{feed.name}-value", ORDER_2)
+    registry.subjects[f"{feed.name}-value"].remove(second)
+    options = {"format": "avro", "schema_registry": registry.url, "key": "id"}
+    feed.broker.send_raw(feed.name, [(b"1", frame(first, avro(ORDER, {"id": 1, "name": "a"})))])
+    with pytest.raises(SourceStopped, match=r"refuses the credentials \(401\)"):
+        feed.ingest(**options)
+    monkeypatch.setenv("LAKEWARD_SCHEMA_REGISTRY_AUTH", "me:secret")
+    feed.ingest(**options)
+    newer = frame(second, avro(ORDER_2, {"id": 2, "name": "b", "price": 1.5}))
+    feed.broker.send_raw(feed.name, [(b"2", newer), (b"1", None)])
+    with pytest.raises(SourceStopped, match="column price"):
+        feed.ingest(**options)
+    feed.client.alter_table(f"kafka.{feed.name}", properties={"table.schema.contract": "evolve"})
+    feed.ingest(**options)
+    assert feed.rows() == [{"id": 2, "name": "b", "price": 1.5}]
+    feed.client.alter_table(f"kafka.{feed.name}", properties={"table.schema.contract": "quarantine"})
+    feed.broker.send_raw(
+        feed.name, [(b"3", frame(9_999, b"x")), (b"4", frame(first, avro(ORDER, {"id": 4, "name": ""})))]
+    )
+    feed.ingest(**options)
+    assert [row["id"] for row in feed.rows()] == [2, 4]
+    kept = feed.client.server.ask("GET", routes.QUARANTINE.format(table=f"kafka.{feed.name}"))["rows"]
+    assert ["/schemas/ids/9999" in row["bad"]["reason"] for row in kept] == [True]
+
+
+def test_protobuf_with_a_descriptor_set_and_by_a_registry(
+    feed: Feed, registry: SchemaRegistryServer, tmp_path: Path
+) -> None:
+    body, row = order_message()
+    file = tmp_path / "orders.bin"
+    file.write_bytes(compile_protobuf({"main.proto": PROTO, "money.proto": MONEY}).SerializeToString())
+    feed.broker.send_raw(feed.name, [(b"1", body)])
+    feed.ingest(format="protobuf", schema_file=str(file), message="shop.Order")
+    assert feed.rows() == [row]
+    registry.register("money", MONEY, "PROTOBUF")
+    number = registry.register("orders", PROTO, "PROTOBUF", (("money.proto", "money", 1),))
+    other = Feed(feed.broker, feed.client, f"{feed.name}-framed")
+    other.broker.send_raw(other.name, [(b"1", frame(number, body, b"\x02\x02"))])
+    other.ingest(format="protobuf", schema_registry=registry.url, message="shop.Order", key="id")
+    assert other.rows() == [row]
+
+
+def test_debezium_in_avro_by_a_registry(feed: Feed, registry: SchemaRegistryServer) -> None:
+    number, key = registry.register(f"{feed.name}-value", ENVELOPE), registry.register(f"{feed.name}-key", KEY)
+
+    def event(op: str, before: Any, after: Any) -> tuple[bytes, bytes]:
+        row = before or after
+        body = avro(ENVELOPE, {"op": op, "before": before, "after": after})
+        return frame(key, avro(KEY, {"id": row["id"]})), frame(number, body)
+
+    second = {**VALUES, "id": 2}
+    changed = {**VALUES, "doc": "__debezium_unavailable_value", "raw": None}
+    events = [event("c", None, VALUES), event("c", None, second), event("u", None, changed), event("d", second, None)]
+    feed.broker.send_raw(feed.name, [*events, (events[3][0], None)])
+    feed.ingest(format="debezium", schema_registry=registry.url, key="id")
+    moments = {"day": date(2026, 1, 31), "at": datetime(2026, 1, 31, 12)}
+    assert feed.rows() == [{**VALUES, **moments, "raw": None}]
 
 
 def test_a_pattern_of_topics_and_topics_that_come_later(feed: Feed) -> None:

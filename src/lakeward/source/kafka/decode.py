@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of Kafka as rows: JSON, Avro, Protobuf, Debezium's envelopes, or as they are.
+"""Messages of Kafka as rows: the base of all decoders, JSON, and messages as they are.
 
 A decoder works on one task's messages as Arrow; what cannot be decoded becomes a `BadMessage`.
 """
@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pyarrow.json as pa_json
 
+from lakeward.client.columns import parse_columns
 from lakeward.client.jsonvalues import plan_converter
-from lakeward.errors import InvalidRequest
 from lakeward.model import Column, to_arrow_type
-from lakeward.source.changes import UNSET
+from lakeward.model import types as mt
 
-UNAVAILABLE = "__debezium_unavailable_value"
-"""Debezium's placeholder for a TOAST value that did not change."""
-
-REGISTRY_S = 10
-_ERRORS = (ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError, pa.ArrowException, EOFError)
+RAW = "key bytes, value bytes"
+DECODE_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    ArithmeticError,
+    pa.ArrowException,
+    EOFError,
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,16 @@ class Decoder(ABC):
     @abstractmethod
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded: ...
 
+    @classmethod
+    @abstractmethod
+    def topic_columns(cls, topic: str, config: Mapping[str, Any], samples: Sequence[bytes]) -> list[Column]:
+        """The columns of a topic's messages, from their schema or from values of the first ones; empty where there is
+        neither. Raises `InvalidRequest`, `SourceUnavailable`."""
+
+    def message_columns(self, values: Sequence[bytes]) -> list[Column]:
+        """The columns of messages that did not fit the table, for one that evolves."""
+        return []
+
     def convert(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """JSON values as the columns take them. Raises `ColumnError`."""
         row: dict[str, Any] = {}
@@ -70,7 +83,7 @@ class Decoder(ABC):
                 raise ColumnError(name, "the table has no such column")
             try:
                 row[name] = convert(cell)
-            except _ERRORS as error:
+            except DECODE_ERRORS as error:
                 raise ColumnError(name, str(error)) from error
         return row
 
@@ -81,19 +94,22 @@ class Decoder(ABC):
         if key is None:
             raise ColumnError("", "a tombstone without a key")
         try:
-            value = json.loads(self.unpack_key(key))
-        except (ValueError, UnicodeDecodeError):
-            value = key.decode(errors="replace")
-        if isinstance(value, Mapping):
-            value = value.get("payload", value)
+            value = self.read_key(key)
+        except DECODE_ERRORS as error:
+            raise ColumnError("", f"the key of a tombstone cannot be read: {str(error)[:200]}") from error
         if isinstance(value, Mapping):
             return self.convert({name: value.get(name) for name in self.key})
         if len(self.key) > 1:
             raise ColumnError("", f"the message's key is no object with {', '.join(self.key)}")
         return self.convert({self.key[0]: value})
 
-    def unpack_key(self, key: bytes) -> bytes:
-        return key
+    def read_key(self, key: bytes) -> Any:
+        """An object with the key's columns, or the one column's value."""
+        try:
+            value = json.loads(key)
+        except (ValueError, UnicodeDecodeError):
+            value = key.decode(errors="replace")
+        return value.get("payload", value) if isinstance(value, Mapping) else value
 
     def each(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], read: Callable[[bytes], Mapping[str, Any]]
@@ -108,7 +124,7 @@ class Decoder(ABC):
                     result.places.append(place)
             except ColumnError as error:
                 result.bad.append(BadMessage(place, error.column, error.reason))
-            except _ERRORS as error:
+            except DECODE_ERRORS as error:
                 result.bad.append(BadMessage(place, "", f"it cannot be read: {str(error)[:200]}"))
         return result
 
@@ -120,6 +136,13 @@ class ColumnError(Exception):
 
 
 class JsonDecoder(Decoder):
+    @classmethod
+    def topic_columns(cls, topic: str, config: Mapping[str, Any], samples: Sequence[bytes]) -> list[Column]:
+        return seen_columns(filter(None, map(find_object, samples)))
+
+    def message_columns(self, values: Sequence[bytes]) -> list[Column]:
+        return seen_columns(filter(None, map(find_object, values)))
+
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
         if all(values):
             try:
@@ -128,7 +151,7 @@ class JsonDecoder(Decoder):
                 rows = None
             if rows is not None and rows.num_rows == len(values):
                 return Decoded(rows, list(range(len(values))))
-        return self.each(keys, values, _object)
+        return self.each(keys, values, read_object)
 
     def _at_once(self, values: Sequence[bytes]) -> pa.Table:
         """Arrow reads the whole batch. Raises for an unknown name or a value that Arrow cannot convert."""
@@ -141,7 +164,7 @@ class JsonDecoder(Decoder):
         )
 
 
-def _object(value: bytes) -> Mapping[str, Any]:
+def read_object(value: bytes) -> Mapping[str, Any]:
     body = json.loads(value, parse_float=str)
     if not isinstance(body, Mapping):
         raise ValueError("not a JSON object")
@@ -149,189 +172,54 @@ def _object(value: bytes) -> Mapping[str, Any]:
 
 
 class RawDecoder(Decoder):
+    @classmethod
+    def topic_columns(cls, topic: str, config: Mapping[str, Any], samples: Sequence[bytes]) -> list[Column]:
+        return list(parse_columns(RAW))
+
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
         rows = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
         return Decoded(rows, list(range(len(values))))
 
 
-class AvroDecoder(Decoder):
-    """Bare with a schema file, else in Confluent's framing with a schema registry."""
-
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        return self.each(keys, values, self.read)
-
-    def read(self, value: bytes) -> Mapping[str, Any]:
-        import fastavro
-
-        schema, at = self._schema(value)
-        body: Any = fastavro.schemaless_reader(BytesIO(value[at:]), schema, None)
-        return body  # type: ignore[no-any-return]
-
-    def unpack_key(self, key: bytes) -> bytes:
-        if self.config.get("schema_registry") and key[:1] == b"\0":
-            return json.dumps(self.read(key), default=str).encode()
-        return key
-
-    def _schema(self, value: bytes) -> tuple[Any, int]:
-        if self.config.get("schema_file"):
-            return file_schema(str(self.config["schema_file"])), 0
-        if value[:1] != b"\0" or len(value) < 5:
-            raise ValueError("it does not begin with a schema id")
-        return registry_schema(str(self.config["schema_registry"]), int.from_bytes(value[1:5])), 5
-
-
-class ProtobufDecoder(Decoder):
-    """A message of a descriptor set, bare or behind the id and indexes of Confluent's framing."""
-
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        from google.protobuf.json_format import MessageToDict
-
-        kind = message_class(str(self.config["schema_file"]), str(self.config["message"]))
-        is_framed = bool(self.config.get("schema_registry"))
-
-        def read(value: bytes) -> Mapping[str, Any]:
-            message = kind.FromString(value[_frame_length(value) :] if is_framed else value)
-            body: Mapping[str, Any] = MessageToDict(
-                message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-            )
-            return body
-
-        return self.each(keys, values, read)
-
-
-class DebeziumDecoder(AvroDecoder):
-    """Envelopes in JSON, or in Avro with a schema registry."""
-
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        result = Decoded([], [])
-        for place, value in enumerate(values):
-            if value is None:
-                continue  # the tombstone behind a delete
-            try:
-                self._take(place, keys[place], value, result)
-            except ColumnError as error:
-                result.bad.append(BadMessage(place, error.column, error.reason))
-            except _ERRORS as error:
-                result.bad.append(BadMessage(place, "", f"it is no envelope: {str(error)[:200]}"))
-        return result
-
-    def _take(self, place: int, key: bytes | None, value: bytes, result: Decoded) -> None:
-        body = self.read(value) if self.config.get("schema_registry") else _object(value)
-        schema = body.get("schema")
-        envelope = body["payload"] if isinstance(schema, Mapping) or "payload" in body else body
-        kinds = _envelope_kinds(json.dumps(schema)) if isinstance(schema, Mapping) else {}
-        op = envelope["op"]
-        if op in ("c", "r", "u"):
-            after = {name: _semantic(cell, kinds.get(name, "")) for name, cell in envelope["after"].items()}
-            unset = [name for name, cell in after.items() if cell == UNAVAILABLE]
-            row = self.convert({name: cell for name, cell in after.items() if name not in unset})
-            row.update(dict.fromkeys(unset, UNSET))
-            result.is_partial = result.is_partial or bool(unset)
-            result.rows.append(row)
-            result.places.append(place)
-        elif op == "d":
-            before = envelope.get("before") or {}
-            if all(name in before for name in self.key):
-                cells = {name: _semantic(before[name], kinds.get(name, "")) for name in self.key}
-                result.deletes[place] = self.convert(cells)
-            else:
-                result.deletes[place] = self.tombstone(key)
-        elif op == "t":
-            result.truncates.append(place)
-        elif op != "m":
-            raise ValueError(f"op {op!r}")
-
-
-@lru_cache(64)
-def _envelope_kinds(schema: str) -> dict[str, str]:
-    """Column -> Debezium's semantic type."""
-    for part in json.loads(schema).get("fields", ()):
-        if part.get("field") == "after":
-            return {c["field"]: str(c.get("name", "")) for c in part.get("fields", ())}
-    return {}
-
-
-def _semantic(value: Any, kind: str) -> Any:
-    """A value of Debezium's semantic types as JSON would have it."""
-    from datetime import UTC, date, datetime, timedelta
-
-    if value is None or not kind or not isinstance(value, int):
-        return value
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    if kind == "io.debezium.time.Date":
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-    for name, unit in (("MicroTimestamp", 1), ("NanoTimestamp", 0), ("Timestamp", 1000)):
-        if kind == f"io.debezium.time.{name}":
-            micros = value * unit if unit else value // 1000
-            return (epoch + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
-    return value
-
-
-DECODERS: dict[str, type[Decoder]] = {
-    "json": JsonDecoder,
-    "avro": AvroDecoder,
-    "protobuf": ProtobufDecoder,
-    "debezium": DebeziumDecoder,
-    "raw": RawDecoder,
-}
-
-
-# ---- schemas -------------------------------------------------------------------------------------------------------
-def ask_registry(url: str, path: str) -> Any:
-    """Raises `InvalidRequest`."""
-    if not url.startswith(("http://", "https://")):
-        raise InvalidRequest(what=f"--schema-registry {url}", reason="it is no HTTP URL")
+def find_object(value: bytes) -> Mapping[str, Any] | None:
+    """The JSON object of a message; None: it is none."""
     try:
-        with urlopen(Request(url.rstrip("/") + path), timeout=REGISTRY_S) as answer:  # noqa: S310 - checked above
-            return json.loads(answer.read(16 << 20))
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(what=f"schema registry {url}", reason=f"{path}: {error}") from error
+        body = json.loads(value)
+    except ValueError:
+        return None
+    return body if isinstance(body, Mapping) else None
 
 
-@lru_cache(1000)
-def registry_schema(url: str, schema_id: int) -> Any:
-    import fastavro
-
-    return fastavro.parse_schema(json.loads(ask_registry(url, f"/schemas/ids/{schema_id}")["schema"]))
-
-
-@lru_cache(10)
-def file_schema(path: str) -> Any:
-    import fastavro
-
-    return fastavro.parse_schema(json.loads(Path(path).read_text()))
+def seen_columns(objects: Iterable[Mapping[str, Any]]) -> list[Column]:
+    types: dict[str, mt.DataType] = {}
+    for body in objects:
+        for name, value in body.items():
+            kind = _value_type(value)
+            if kind is not None:
+                types[name] = _wider(types.get(name), kind)
+    return [Column(name=name, type=kind) for name, kind in types.items()]
 
 
-@lru_cache(10)
-def message_class(path: str, message: str) -> Any:
-    """Raises `InvalidRequest`."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(Path(path).read_bytes())
-        pool = descriptor_pool.DescriptorPool()
-        for file in files.file:
-            pool.Add(file)
-        return message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        reason = f"{error}; make it with `protoc --include_imports --descriptor_set_out=FILE`"
-        raise InvalidRequest(what=f"message {message} of {path}", reason=reason) from error
-
-
-def _frame_length(value: bytes) -> int:
-    """A zero byte, the schema's id, then a count and as many indexes as varints; a single 0 means the first message."""
-    if value[:1] != b"\0":
-        raise ValueError("it does not begin with a schema id")
-    count, at = _varint(value, 5)
-    for _ in range(count):
-        _, at = _varint(value, at)
-    return at
+def _value_type(value: Any) -> mt.DataType | None:
+    if isinstance(value, bool):
+        return mt.BooleanType()
+    if isinstance(value, int):
+        return mt.Int64Type()
+    if isinstance(value, float):
+        return mt.Float64Type()
+    if isinstance(value, str):
+        return mt.StringType()
+    if isinstance(value, list):
+        kinds = [kind for item in value if (kind := _value_type(item)) is not None]
+        return mt.ArrayType(element=kinds[0]) if kinds else None
+    if isinstance(value, Mapping):
+        fields = [mt.RowField(name=n, type=kind) for n, v in value.items() if (kind := _value_type(v)) is not None]
+        return mt.RowType(fields=tuple(fields)) if fields else None
+    return None
 
 
-def _varint(value: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = value[at]
-        result, shift, at = result | (byte & 0x7F) << shift, shift + 7, at + 1
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), at
+def _wider(before: mt.DataType | None, kind: mt.DataType) -> mt.DataType:
+    if before is None or before == kind:
+        return kind
+    numbers = (mt.Int64Type, mt.Float64Type)
+    return mt.Float64Type() if isinstance(before, numbers) and isinstance(kind, numbers) else mt.StringType()

@@ -21,16 +21,16 @@ from urllib.parse import urlsplit
 from lakeward.errors import (
     InvalidRequest,
     LakewardError,
-    SourceGroupLost,
     SourceStopped,
     SourceUnavailable,
     TableNotFound,
+    from_wire,
 )
 from lakeward.model import TablePath
 from lakeward.protocol.sources import GroupFile, SourceLag
-from lakeward.source.kafka.decode import DECODERS
-from lakeward.source.kafka.origin import Brokers, Topic
-from lakeward.source.kafka.schema import topic_columns
+from lakeward.source.kafka.origin import Brokers, Topic, client_options, with_secrets
+from lakeward.source.kafka.registry import check_url, load_credentials
+from lakeward.source.kafka.schema import FORMATS, topic_columns
 from lakeward.source.kafka.task import RESULT, TaskPlan
 from lakeward.spi.source import Source, SourceGroup, SourceKind, SourceRun, State
 
@@ -52,14 +52,11 @@ class KafkaKind(SourceKind):
         if not address.netloc or not topics:
             raise InvalidRequest(what=f"source {url}", reason="write kafka://broker:9092/topic")
         kind = str(options.get("format") or "json")
-        if kind not in DECODERS:
-            raise InvalidRequest(what=f"--format {kind}", reason=f"there are {', '.join(DECODERS)}")
+        if kind not in FORMATS:
+            raise InvalidRequest(what=f"--format {kind}", reason=f"there are {', '.join(FORMATS)}")
         if (options.get("table") is None) == (options.get("to") is None):
             raise InvalidRequest(what="--table", reason="name one table for one topic, or a database for all with --to")
-        if kind in ("avro",) and not (options.get("schema_registry") or options.get("schema_file")):
-            raise InvalidRequest(what="--format avro", reason="give --schema-registry or --schema-file")
-        if kind == "protobuf" and not (options.get("schema_file") and options.get("message")):
-            raise InvalidRequest(what="--format protobuf", reason="give --schema-file (a descriptor set) and --message")
+        _check_schema(kind, options)
         key = [k.strip() for k in str(options.get("key") or "").split(",") if k.strip()]
         if kind == "debezium" and not key:
             raise InvalidRequest(what="--format debezium", reason="name the primary key with --key")
@@ -75,17 +72,17 @@ class KafkaKind(SourceKind):
             "format": kind,
             "key": key,
             "buckets": int(options.get("buckets") or 1),
-            "client": _client_options(options.get("kafka_option") or ()),
+            "client": client_options(options.get("kafka_option") or ()),
             **{name: options[name] for name in names if options.get(name)},
         }
 
     def open(self, config: Mapping[str, Any], secret: str | None = None) -> KafkaSource:
-        return KafkaSource(config)
+        return KafkaSource({**config, "client": with_secrets(config["client"])})
 
 
 class KafkaSource(Source):
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.config = config
+        self.config = dict(config)
         self._spark: Any = None
         self._brokers: Brokers | None = None
 
@@ -97,6 +94,7 @@ class KafkaSource(Source):
 
     def read(self, state: State, run: SourceRun) -> Iterator[SourceGroup]:
         self._spark = self._spark or open_spark()
+        self.config |= {"source": run.name, "registry_auth": load_credentials()}
         options = {"bootstrap.servers": str(self.config["brokers"]), **self.config["client"]}
         self._brokers = brokers = Brokers(self._spark, run.name, options)
         topics: dict[str, dict[str, Any]] = {k: dict(v) for k, v in state.get("topics", {}).items()}
@@ -179,10 +177,9 @@ class KafkaSource(Source):
             return
         except TableNotFound:
             pass
-        samples = self._samples(topic) if self.config["format"] in ("json", "debezium") else []
         run.client.create_table(
             to,
-            topic_columns(topic.name, self.config, samples),
+            topic_columns(topic.name, self.config, self._samples(topic)),
             primary_key=tuple(self.config["key"]) or None,
             buckets=int(self.config["buckets"]),
             freshness=self.config.get("freshness"),
@@ -190,8 +187,8 @@ class KafkaSource(Source):
         )
 
     def _samples(self, topic: Topic) -> list[bytes]:
-        """Values of the topic's first messages."""
-        if self.config.get("columns") or (self.config["format"] == "debezium" and self.config.get("schema_registry")):
+        """Values of the topic's first messages, where columns may come from them."""
+        if self.config.get("columns") or self.config.get("schema_file") or self.config["format"] == "raw":
             return []
         frame = self._kafka(self._spark.read).option("subscribe", topic.name).load()
         return [bytes(row.value) for row in frame.select("value").limit(1000).collect() if row.value is not None]
@@ -303,6 +300,9 @@ class KafkaSource(Source):
             results = frame.select(*columns).mapInArrow(task, RESULT).collect()
         except (PySparkException, Py4JError) as error:
             raise self._translated(run.name, error) from error
+        for row in results:
+            if row.error:
+                raise from_wire(json.loads(row.error))
         results.sort(key=lambda row: (row.topic, row.partition))
         for row in results:
             body = topics[row.topic]["offsets"]
@@ -314,14 +314,8 @@ class KafkaSource(Source):
         return SourceGroup(state=state, position=_position(topics), files=files)
 
     def _translated(self, source: str, error: BaseException) -> LakewardError:
-        """Spark's text as a typed error: what a task raised, data that Kafka removed, or a broker that is away."""
+        """Spark's text as a typed error: data that Kafka removed, or a broker that is away."""
         text = str(error)
-        if "lakeward.errors.source.SourceStopped" in text:
-            words = re.search(r"SourceStopped: source \S+ stops at (.*?): (.*?)\. (Keep such rows.*?)\n", text + "\n")
-            if words:
-                return SourceStopped(source=source, where=words[1], reason=words[2], advice=words[3].strip())
-        if "SourceGroupLost" in text:
-            return SourceGroupLost(source=source, file="of a task")
         if "data may have been lost" in text or "some data may have been missed" in text:
             return SourceStopped(
                 source=source,
@@ -355,14 +349,15 @@ def open_spark() -> Any:
     return builder.master(os.environ.get("LAKEWARD_SPARK_MASTER", "local[*]")).getOrCreate()
 
 
-def _client_options(texts: Sequence[str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for text in texts:
-        name, mark, value = text.partition("=")
-        if not mark:
-            raise InvalidRequest(what=f"--kafka-option {text}", reason="write it as name=value")
-        options[name.removeprefix("kafka.")] = value
-    return options
+def _check_schema(kind: str, options: Mapping[str, Any]) -> None:
+    """Raises `InvalidRequest`."""
+    registry, file = options.get("schema_registry"), options.get("schema_file")
+    if registry:
+        check_url(str(registry))
+    if kind in ("avro", "protobuf") and not (registry or file):
+        raise InvalidRequest(what=f"--format {kind}", reason="give --schema-registry or --schema-file")
+    if kind == "protobuf" and file and not options.get("message"):
+        raise InvalidRequest(what="--format protobuf", reason="name the message of --schema-file with --message")
 
 
 def _last_words(text: str) -> str:

@@ -4,6 +4,7 @@ group. The rows count once the driver has committed the group."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +16,20 @@ import pyarrow as pa
 from lakeward.client import connect
 from lakeward.client.rows import fit_rows
 from lakeward.config.options import SchemaContract
-from lakeward.errors import InvalidRows, SourceStopped
+from lakeward.errors import InvalidRows, LakewardError, SourceStopped, to_wire
 from lakeward.model import TableInfo, to_arrow_type
 from lakeward.protocol import routes
 from lakeward.protocol.quarantine import BadRow, QuarantineRows
 from lakeward.protocol.sources import Frame, FrameKind
-from lakeward.source.changes import ChangedTable, ChangeSet
+from lakeward.source.changes import UNSET, ChangedTable, ChangeSet
 from lakeward.source.ingest import SourceDoor, write_steps
-from lakeward.source.kafka.decode import DECODERS, BadMessage, Decoded
+from lakeward.source.kafka.decode import BadMessage, Decoded
+from lakeward.source.kafka.schema import load_decoder
 from lakeward.spi.source import Step
 
-RESULT = "topic string, partition int, next bigint, rows bigint, file string, size bigint"
+RESULT = "topic string, partition int, next bigint, rows bigint, file string, size bigint, error string"
+"""`error`: what stopped the task, as `to_wire` has it; it comes alone."""
+
 METADATA = ("_topic", "_partition", "_offset", "_timestamp", "_headers")
 CONTRACT = "table.schema.contract"
 
@@ -43,6 +47,14 @@ class TaskPlan:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`."""
+        try:
+            rows = self._run(batches)
+        except LakewardError as error:
+            rows = [{"error": json.dumps(to_wire(error))}]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_RESULT)
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
         ends: dict[tuple[str, int], list[int]] = {}
         with connect(self.server) as client, tempfile.SpooledTemporaryFile(16 << 20) as spool:
             door = SourceDoor(client, self.source)
@@ -60,21 +72,23 @@ class TaskPlan:
             spool.seek(0)
             if size:
                 door.send_file(file, spool)  # type: ignore[arg-type]
-        rows = [(t, p, n, count, file, size if i == 0 else 0) for i, ((t, p), (n, count)) in enumerate(ends.items())]
-        if rows:
-            yield pa.RecordBatch.from_pylist(
-                [dict(zip(("topic", "partition", "next", "rows", "file", "size"), row, strict=True)) for row in rows],
-                schema=pa.schema(
-                    [
-                        ("topic", pa.string()),
-                        ("partition", pa.int32()),
-                        ("next", pa.int64()),
-                        ("rows", pa.int64()),
-                        ("file", pa.string()),
-                        ("size", pa.int64()),
-                    ]
-                ),
-            )
+        return [
+            {"topic": t, "partition": p, "next": n, "rows": count, "file": file, "size": 0 if i else size}
+            for i, ((t, p), (n, count)) in enumerate(ends.items())
+        ]
+
+
+_RESULT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("next", pa.int64()),
+        ("rows", pa.int64()),
+        ("file", pa.string()),
+        ("size", pa.int64()),
+        ("error", pa.string()),
+    ]
+)
 
 
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
@@ -100,7 +114,7 @@ class TopicTable:
         self.table = table
         self.contract = SchemaContract(table.descriptor.properties.get(CONTRACT, SchemaContract.STRICT))
         columns = [c for c in table.schema.columns if not (config.get("metadata") and c.name in METADATA)]
-        self.decoder = DECODERS[str(config["format"])](columns, table.descriptor.primary_key, config)
+        self.decoder = load_decoder(str(config["format"]))(columns, table.descriptor.primary_key, config)
 
     def steps(self, topic: str, partition: int, batch: pa.RecordBatch) -> Iterator[Step]:
         keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
@@ -137,8 +151,6 @@ class TopicTable:
         names = [c.name for c in self.decoder.columns]
         if not decoded.is_partial:
             return fit_rows(decoded.rows, self.table, names)
-        from lakeward.source.changes import UNSET
-
         masks = {n: [row.get(n) is UNSET for row in decoded.rows] for n in names}
         plain = [{k: None if v is UNSET else v for k, v in row.items()} for row in decoded.rows]
         fitted = fit_rows(plain, self.table, names)
@@ -148,12 +160,9 @@ class TopicTable:
         return fitted
 
     def _evolved(self, keys: list[Any], values: list[Any], decoded: Decoded) -> Decoded:
-        from lakeward.source.kafka.schema import seen_columns
-
-        samples = [values[b.place] for b in decoded.bad if values[b.place]]
         names = set(self.table.schema.names)
-        is_envelope = self.plan.config["format"] == "debezium"
-        new = [c for c in seen_columns(samples, is_envelope=is_envelope) if c.name not in names]
+        values_of_bad = [values[bad.place] for bad in decoded.bad if values[bad.place]]
+        new = [c for c in self.decoder.message_columns(values_of_bad) if c.name not in names]
         if not new:
             return decoded
         path = routes.EVOLVE.format(table=self.table.path)
@@ -178,7 +187,7 @@ class TopicTable:
         for message in bad:  # each under a key of its own: another micro-batch may have other neighbours
             row = BadRow(
                 number=offsets[message.place].as_py(),
-                row=(values[message.place].as_py() or b"").decode(errors="replace"),
+                row=(values[message.place].as_py() or b"").decode(errors="backslashreplace"),
                 reason=message.reason,
                 column=message.column,
             )
@@ -251,7 +260,5 @@ class _Cell:
 def _marked(
     names: Sequence[str], key: Sequence[str], values: Sequence[Any], marks: Mapping[str, Any], row: int
 ) -> list[Any]:
-    from lakeward.source.changes import UNSET
-
     cells = dict(zip(key, values, strict=True))
     return [UNSET if name in marks and marks[name][row] else _Cell(row, cells.get(name)) for name in names]

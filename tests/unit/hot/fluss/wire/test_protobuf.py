@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from grpc_tools import protoc  # type: ignore[import-untyped]
+from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
