@@ -18,7 +18,7 @@ from lakeward.errors import (
     TableNotFound,
     TimedOut,
 )
-from lakeward.model import TIER, ExpiringSnapshot, Intent, LeaseId, OffsetMap, RoundId, SideId, TableState
+from lakeward.model import TIER, Bucket, ExpiringSnapshot, Intent, LeaseId, OffsetMap, RoundId, SideId, TableState
 from lakeward.protocol.heartbeat import Progress, TableInWork, Verdict
 from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
 from lakeward.protocol.readplan import WriteToken
@@ -125,6 +125,27 @@ def test_tier_now_waits_for_a_resync_that_was_asked_for(world: CoordinatorWorld)
     asked = world.coordinator.ask_now(PATH)
     assert world.coordinator.check_asked(asked) is None
     assert [handed.resync for handed in world.job().take()] == [True]
+
+
+def test_what_is_left_of_a_resync_outlives_rounds_and_restarts(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 3)
+    world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
+    (first,) = world.job("a").take()
+    world.commit_to_lake(table, 3, epoch=first.epoch, round_id=RoundId("r1"), generation=first.generation)
+    left = (Bucket("", 1), Bucket("", 2))
+    world.job("a").commit(first, 0, 3, "r1", generation=first.generation, resyncing=True, to_compare=left)
+    world.job("a").finish(first, "r1", force=True)
+    world.restart()
+    (second,) = world.job("b").take()
+    assert (first.to_compare, second.resync, second.to_compare) == (None, True, left)
+    world.commit_to_lake(table, 3, epoch=second.epoch, round_id=RoundId("r2"), generation=second.generation)
+    world.job("b").commit(second, 3, 3, "r2", generation=second.generation, resyncing=False)
+    world.job("b").finish(second, "r2")
+    world.hot.append(PATH, 1)
+    world.clock.advance(600)
+    (third,) = world.job("b").take()
+    assert (third.resync, third.to_compare) == (False, None)
 
 
 def test_tier_now_ends_at_its_limit_and_refuses_what_stands(world: CoordinatorWorld) -> None:
