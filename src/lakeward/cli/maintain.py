@@ -112,8 +112,7 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side
 def _print_plan(label: str, plan: CompactionPlan) -> None:
     if plan.unplaced:
         files = counted(plan.unplaced, "data file")
-        reason = "a merged file could not record the addresses of its rows"
-        print(f"{label}: {files} of another engine without a recorded bucket, left to that engine: {reason}")
+        print(f"{label}: {files} of another engine without a recorded bucket; Lakeward leaves them to that engine")
     if not plan.groups:
         print(f"{label}: {counted(plan.files, 'data file')}, nothing to rewrite")
         return
@@ -122,7 +121,8 @@ def _print_plan(label: str, plan: CompactionPlan) -> None:
     for group in plan.groups:
         files, rows = counted(len(group.files), "file"), counted(group.rows, "row")
         what = f"{files} ({group.bytes:,} bytes, {rows}, {group.deleted:,} deleted)"
-        print(f"  bucket {group.bucket}: {group.why} {what}, {counted(group.saved_files, 'file')} fewer")
+        where = "files without a recorded bucket" if group.is_unplaced else f"bucket {group.bucket}"
+        print(f"  {where}: {group.why} {what}, {counted(group.saved_files, 'file')} fewer")
 
 
 def _say(as_json: bool, body: object, words: str) -> None:

@@ -33,6 +33,9 @@ class RewriteGroup:
     is_dropped: bool = False
     """No row of it is kept: nothing is read, and no file comes in its place."""
 
+    is_unplaced: bool = False
+    """The files do not record their bucket, and the new one records none: of `bucket` only the partition counts."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteTask:

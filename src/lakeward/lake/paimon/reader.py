@@ -112,6 +112,10 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
     def counts_by_commit(self) -> bool:
         return False
 
+    @property
+    def rewrites_unplaced(self) -> bool:
+        return not self._info.is_pk and not self.has_offsets
+
     def _live(self, ground: PaimonGround, snapshot_id: SnapshotId) -> list[Entry]:
         snapshot = ground.history.get(snapshot_id)
         lists, entries = self._newest

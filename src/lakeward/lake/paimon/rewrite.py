@@ -39,14 +39,16 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
     if group.is_dropped:
         return dropped_group(group, pack(REWRITE_KIND, VERSION, {}, []))
     lake_table = at_schema(connection.load(task.table.path), task.table.schema)
-    lake_table = lake_table.copy({"data-file.prefix": data_prefix(lake_table, task.round_id, group.bucket.number)})
+    bucket = None if group.is_unplaced else group.bucket
+    number = None if bucket is None else bucket.number
+    lake_table = lake_table.copy({"data-file.prefix": data_prefix(lake_table, task.round_id, number)})
     planned = PaimonHistory.load(lake_table, where).get(SnapshotId(str(group.sequence)))
     with lake_errors(where, "rewrite files of"):
         places = {f.path: f.offsets for f in group.files}
         live = Manifests(lake_table).live(planned)
         # A file of the Flink job in a clean log table does not say its bucket and offsets: the plan does.
-        inputs = [replace(e, bucket=group.bucket, placed=places[e.path]) for e in live if e.path in places]
-        others = [e for e in live if e.bucket == group.bucket and e.path not in places]
+        inputs = [replace(e, bucket=bucket, placed=places[e.path]) for e in live if e.path in places]
+        others = [e for e in live if e.bucket == bucket and e.path not in places]
         raw = inputs[0].raw
         new = RewrittenFile(lake_table, tuple(raw.partition.values), raw.bucket)
         for rows in _rows(lake_table, inputs, is_whole=_is_oldest(inputs, others)):

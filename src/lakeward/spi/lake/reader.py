@@ -105,6 +105,12 @@ class LakeReader(TypedCalls, ABC):
         return True
 
     @property
+    def rewrites_unplaced(self) -> bool:
+        """Whether files of a clean log table that do not record their bucket can be rewritten into one that does not
+        either: `RewriteGroup.is_unplaced`."""
+        return False
+
+    @property
     def adopted(self) -> AdoptedRows | None:
         """Rows that the table already held when it was adopted from another engine; None for all other tables."""
         return None

@@ -10,7 +10,15 @@ from lakeward.model import NO_EPOCH, Bucket, Clock, LakeBase, OffsetRange, Table
 from lakeward.model.side import COMPACT
 from lakeward.protocol.views import WorkStatus
 from lakeward.spi import LakeFile, LakeStorage, RewriteGroup, SupportsRewrite, SupportsVectors
-from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop
+from lakeward.tiering.compact.plan import (
+    CompactionPlan,
+    Why,
+    join_plans,
+    may_be_worn,
+    plan_compaction,
+    plan_drop,
+    plan_unplaced,
+)
 from lakeward.tiering.compact.retention import dropped_ranges, load_retention
 from lakeward.tiering.work.options import TieringOptions
 
@@ -58,9 +66,11 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     is_aged = is_counted and reader.counts_by_commit
     retention = load_retention(table, reader, snapshot.snapshot_id, files, clock.now_ms())
     over = {} if retention is None else retention.over(files)
-    counted_files = [f for f in files if f.offsets is not None or not is_counted]
+    unplaced = [f for f in files if f.bucket is None] if reader.rewrites_unplaced else []
+    counted_files = [f for f in files if f.offsets is not None or not is_counted or (not unplaced and f.bucket is None)]
     parts = [counted_files] if retention is None else retention.windows(counted_files)
-    plan = plan_drop(over, len(files)) if over else join_plans([plan_compaction(p, policy, deleted) for p in parts])
+    plans = [*(plan_compaction(p, policy, deleted) for p in parts), plan_unplaced(unplaced, policy, deleted)]
+    plan = plan_drop(over, len(files)) if over else join_plans(plans)
     groups = tuple(
         RewriteGroup(
             bucket=g.bucket,
@@ -68,6 +78,7 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
             sequence=max(f.file.sequence for f in g.files) if is_aged else snapshot.sequence,
             index=index,
             is_dropped=g.why is Why.DROP,
+            is_unplaced=g.is_unplaced,
         )
         for index, g in enumerate(plan.groups if over else plan.within(options.compaction_bytes))
     )

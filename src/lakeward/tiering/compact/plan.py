@@ -19,7 +19,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from lakeward.model import Bucket
+from lakeward.model import Bucket, partition_name
 from lakeward.spi import LakeFile
 from lakeward.tiering.work.options import CompactionPolicy
 
@@ -81,6 +81,8 @@ class PlannedGroup:
     bucket: Bucket
     files: tuple[SizedFile, ...]
     why: Why
+    is_unplaced: bool = False
+    """The files do not record their bucket: of `bucket` only the partition counts."""
 
     @property
     def bytes(self) -> int:
@@ -156,6 +158,15 @@ def plan_compaction(
     return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0), unplaced=unplaced)
 
 
+def plan_unplaced(
+    files: Iterable[LakeFile], policy: CompactionPolicy, deleted: Mapping[str, int] | None = None
+) -> CompactionPlan:
+    """For files that do not record their bucket: neighbours by their commits, within a partition."""
+    placed = [replace(f, bucket=Bucket(partition_name(list(f.partition.values())), 0)) for f in files]
+    plan = plan_compaction(placed, replace(policy, by_commit=True), deleted)
+    return replace(plan, groups=tuple(replace(g, is_unplaced=True) for g in plan.groups))
+
+
 def join_plans(plans: Sequence[CompactionPlan]) -> CompactionPlan:
     """Joins plans of files that are not merged with each other."""
     groups = sorted((g for p in plans for g in p.groups), key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
@@ -180,7 +191,7 @@ def describe_compaction(plan: CompactionPlan) -> list[dict[str, Any]]:
     """One plain row per group, for `lakeward maintain --explain`."""
     return [
         {
-            "bucket": str(g.bucket),
+            "bucket": None if g.is_unplaced else str(g.bucket),
             "why": str(g.why),
             "files": len(g.files),
             "rows": g.rows,

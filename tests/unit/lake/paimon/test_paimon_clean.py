@@ -210,6 +210,26 @@ def test_a_compacted_log_table_is_counted_as_before(tmp_path: Path, keys: dict[s
     assert world.ranges() == [OffsetRange(0, 15), OffsetRange(15, 16), OffsetRange(16, 17)]
 
 
+def test_files_without_a_bucket_become_one_that_records_none(tmp_path: Path) -> None:
+    """The Flink job's in a table of several buckets without a bucket key; rounds of both go on afterwards."""
+    world, number = World(tmp_path), 0
+    turns = (world.theirs, world.ours, world.theirs, world.theirs)
+    for turn in turns:
+        for bucket in (B0, B1, B1):
+            world.log.append(bucket, row(number := number + 1))
+        turn()
+    before = sorted(str(f.bucket) for f in world.files())
+    assert before == [str(B0), str(B1), *["None"] * 6]
+    files = compact(world, fan_in=2)
+    assert [(f.bucket, f.offsets, f.record_count) for f in files if f.bucket is None] == [(None, None, 9)]
+    assert sorted(world.names()) == list(range(1, number + 1))
+    for turn in (world.theirs, world.ours):
+        world.log.append(B0, row(number := number + 1))
+        turn()
+        assert sorted(world.names()) == list(range(1, number + 1))
+    assert world.lake.open_reader(world.table).load_base().offsets == world.log.ends()
+
+
 def test_a_vector_of_another_engine_leaves_a_hole(tmp_path: Path) -> None:
     world = World(tmp_path, **KEYED)
     world.log.append(B0, *(row(n) for n in range(4)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakeward.model import Bucket, OffsetRange
 from lakeward.spi import LakeDelete, LakeFile
-from lakeward.tiering.compact.plan import Why, describe_compaction, may_be_worn, plan_compaction
+from lakeward.tiering.compact.plan import Why, describe_compaction, may_be_worn, plan_compaction, plan_unplaced
 from lakeward.tiering.work.options import CompactionPolicy
 
 ROW_BYTES = 100
@@ -185,6 +185,21 @@ def test_files_without_a_bucket_are_left_and_those_without_offsets_only_purged()
     assert (plan_compaction(foreign, POLICY).files, plan_compaction(foreign, POLICY).unplaced) == (0, 8)
     assert names(unsorted) == []
     assert names([worn]) == [(Why.PURGE, ["0/90"])]
+
+
+def test_files_that_record_no_bucket_are_merged_within_a_partition_by_their_commits() -> None:
+    files = [
+        replace(file(n, 5, sequence=9 - n), bucket=None, offsets=None, partition={"day": day})
+        for day in ("mon", "tue")
+        for n in range(4)
+    ]
+    plan = plan_unplaced(files, POLICY)
+    assert [(str(g.bucket), g.is_unplaced, len(g.files)) for g in plan.groups] == [
+        ("mon/0", True, 4),
+        ("tue/0", True, 4),
+    ]
+    assert [f.file.sequence for f in plan.groups[0].files] == [6, 7, 8, 9]
+    assert (plan.files, plan.unplaced, describe_compaction(plan)[0]["bucket"]) == (8, 0, None)
 
 
 def test_a_plan_can_be_printed() -> None:

@@ -23,11 +23,11 @@ def is_clean(lake_table: Any) -> bool:
     return SYSTEM.isdisjoint(f.name for f in lake_table.table_schema.fields)
 
 
-def data_prefix(lake_table: Any, round_id: RoundId, bucket: int) -> str:
-    """Of the names of data files that a round or a rewrite makes."""
+def data_prefix(lake_table: Any, round_id: RoundId, bucket: int | None) -> str:
+    """Of the names of data files that a round or a rewrite makes. None: a file that does not record its bucket."""
     prefix = name_of("data", round_id)
     is_addressed = is_clean(lake_table) and not lake_table.table_schema.primary_keys
-    return f"{prefix}b{bucket}-" if is_addressed else prefix
+    return f"{prefix}b{bucket}-" if is_addressed and bucket is not None else prefix
 
 
 def find_address(file: Any) -> tuple[int, OffsetRange] | None:
