@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ class DeltaGround:
     def load(cls, log: DeltaLog) -> DeltaGround:
         """Loads the table. Raises `LakeTableGone`, `LakeSchemaBroken`."""
         listing = log.listing()
-        return cls(listing, log.load(listing=listing), log.find_head(listing))
+        state, head = log.load(listing=listing), log.find_head(listing)
+        return cls(listing, state, log.find_first(listing) if head is None else head)
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -97,6 +98,12 @@ class DeltaSnapshotLog(VersionLog[DeltaGround, RowFileChange[AddFile]]):
 
     def describe(self, version: int) -> LogSnapshot:
         return _log_snapshot(self._log.entry(version))
+
+    def newest_first(self, ground: DeltaGround, *, with_expired: bool = False) -> Iterator[LogSnapshot]:
+        yield from super().newest_first(ground, with_expired=with_expired)
+        first = self._log.find_first(ground.listing)
+        if first is not None and (with_expired or first.version not in ground.expired):
+            yield replace(_log_snapshot(first), is_snapshot=True)
 
     def newest_own(self, ground: DeltaGround) -> OwnCommit | None:
         return _own(ground.state.keys)

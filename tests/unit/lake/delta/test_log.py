@@ -229,3 +229,24 @@ def test_a_property_that_rounds_would_not_keep_is_refused(lake: DeltaLakeStorage
     log = suite.make_log(lake)
     with pytest.raises(InvalidAlter, match=f"property {key}: {reason}"):
         lake.catalog().set_properties(log.table, {key: "true"})
+
+
+def test_a_log_cleaned_up_to_an_expiry_still_shows_its_rows(lake: DeltaLakeStorage) -> None:
+    """Another engine writes a checkpoint at our expiry, which is not a snapshot, and deletes the entries before it."""
+    log, delta = after_rounds(lake, 3, properties=SHORT)
+    upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+    upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)][:1])
+    before = reader.load_base()
+    DeltaForeignEngine(delta).clean_log()
+    assert len(delta.listing().versions) == 1
+    base, head = reader.load_base(), reader.load_snapshot()
+    assert (base.offsets, base.token, base.lake_rows) == (before.offsets, before.token, before.lake_rows)
+    assert head is not None
+    assert (head.snapshot_id, head.offsets) == (base.head, log.ends())
+    ends = log.ends()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    assert reader.totals().snapshots == len(reader.snapshots()) == 1
+    log.upsert(B0, row(1, "after it"))
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    assert lake_rows(lake, log.table, head.snapshot_id) == log.expected(ends)

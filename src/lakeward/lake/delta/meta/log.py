@@ -146,6 +146,14 @@ class DeltaLog:
         newest_first = self.entries(listing.versions[::-1])
         return next((e for e in newest_first if e.is_snapshot), None)
 
+    def find_first(self, listing: Listing) -> LogEntry | None:
+        """Returns the entry of the oldest version if a clean-up left it the first one with its rows: it is based on a
+        checkpoint, and changed no row itself."""
+        if listing.versions[0] == 0 or (first := self.entry(listing.versions[0])).is_snapshot:
+            return None
+        state = self.load(first.version, listing)
+        return first if state.files or state.keys else None
+
     def append(self, version: int, actions: Sequence[Action]) -> bool:
         """Creates exactly this version; false if it exists, or did and was cleaned up."""
         text = "".join(json.dumps(a, separators=(",", ":")) + "\n" for a in actions)
