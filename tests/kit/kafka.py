@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,14 @@ class Broker:
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(self._command("kafka.Kafka", str(self._file)), stdout=log, stderr=log)
 
+    def offsets(self, topic: str) -> list[tuple[int, int]]:
+        """Partition and offset of every message that the topic has now."""
+        where = ("--bootstrap-server", self.address, "--topic", topic, "--from-beginning", "--timeout-ms", "20000")
+        shown = [part for name in ("partition", "offset") for part in ("--formatter-property", f"print.{name}=true")]
+        tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+        text = self._run(tool, *where, *shown, "--formatter-property", "print.value=false")
+        return [(int(p), int(o)) for p, o in re.findall(r"Partition:(\d+)\s+Offset:(\d+)", text)]
+
     def send(self, topic: str, rows: Iterable[tuple[str, str]]) -> None:
         """Waits for the broker where it is not there yet."""
         lines = "".join(f"{key}\t{value}\n" for key, value in rows)
@@ -78,7 +87,7 @@ class Broker:
     def _produce(
         self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], more: dict[str, str], commit: bool = True
     ) -> None:
-        from lakeward.source.kafka.plugin import open_spark
+        from lakeward.source.kafka.source import open_spark
 
         jvm = open_spark().sparkContext._jvm
         serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
@@ -106,10 +115,11 @@ class Broker:
         self._process.kill()
         self._process.wait(120)
 
-    def _run(self, main: str, *arguments: str, text: str | None = None) -> None:
+    def _run(self, main: str, *arguments: str, text: str | None = None) -> str:
         command = self._command(main, *arguments)
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         java = str(load_java().home / "bin" / "java")

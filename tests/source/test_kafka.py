@@ -21,7 +21,8 @@ from lakeward.client import Client
 from lakeward.errors import SourceStopped
 from lakeward.protocol import routes
 from lakeward.source.ingest import Ingest
-from lakeward.source.kafka.plugin import JARS_VARIABLE, KafkaKind
+from lakeward.source.kafka.plugin import KafkaKind
+from lakeward.source.kafka.source import JARS_VARIABLE
 from tests.kit.fluss.jars import cache_folder
 from tests.kit.kafka import Broker, connector_jars
 from tests.kit.schemaregistry import SchemaRegistryServer, compile_protobuf, frame

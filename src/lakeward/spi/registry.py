@@ -50,6 +50,11 @@ def load_source(name: str) -> SourceKind:
     return kind
 
 
+def load_sources() -> list[SourceKind]:
+    """Every kind of source that is installed, by name."""
+    return [load_source(name) for name in installed(SOURCE_GROUP)]
+
+
 def import_plugin(group: str, name: str) -> None:
     """Imports the plugin's module and makes nothing of it: for processes that want their imports behind them. Raises
     `PluginNotFound`.

@@ -78,12 +78,29 @@ class Source(ABC):
         return ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceOption:
+    """An option of a kind of source, as `lakeward ingest` takes it. `kind`: str, int or bool; `is_list`: it may be
+    repeated. `is_for_run`: it is not stored, and counts for one run of a source that exists, too."""
+
+    name: str
+    help: str
+    kind: type = str
+    default: Any = None
+    is_list: bool = False
+    is_for_run: bool = False
+
+
 class SourceKind(ABC):
-    """A kind of source: the object that an entry point in group `lakeward.source` loads."""
+    """A kind of source: the object that an entry point in group `lakeward.source` loads. Its module imports no library
+    of an extra: the command line asks every kind for its options."""
 
     name: str
     extra: str
     """The extra of `lakeward` that brings its libraries."""
+
+    options: Sequence[SourceOption] = ()
+    """Those of this kind, beside what every kind has: `to`, `buckets` and `freshness`."""
 
     @abstractmethod
     def configure(self, url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -91,4 +108,9 @@ class SourceKind(ABC):
 
     @abstractmethod
     def open(self, config: Mapping[str, Any], secret: str | None = None) -> Source:
-        """`secret`: the URL with its password, where this process has one. Connects to nothing yet."""
+        """`config` with the options for one run. `secret`: the URL with its password, where this process has one.
+        Connects to nothing yet."""
+
+    def start_state(self, options: Mapping[str, Any]) -> State | None:
+        """A state to begin from in place of the stored one, where options for a run ask for it."""
+        return None

@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.model import BucketFunction
 from lakeward.spi import load_lake
-from tests.kit import toylake
+from tests.kit import toylake, toysource
 from tests.kit.inprocess import InProcessLakeward
 
 SRC = Path(__file__).parents[3] / "src" / "lakeward"
@@ -75,3 +75,21 @@ def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
         if re.search(r"\bCOMPACT\b|CompactKind|CompactRunner", path.read_text())
     }
     assert {path for path in naming if not own.match(path)} == OF_A_KIND
+
+
+def test_a_kind_of_source_subclasses_classes_of_one_file() -> None:
+    own = [c for c in vars(toysource).values() if isinstance(c, type) and c.__module__ == toysource.__name__]
+    assert {base.__module__ for c in own for base in c.__bases__} == {"lakeward.spi.source"}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("kafka", set()), ("postgres", {"cli/source.py", "spi/registry.py"})])
+def test_a_kind_of_source_is_named_in_two_files_outside_its_folder(kind: str, expected: set[str]) -> None:
+    """Of Postgres: `lakeward verify --postgres`, and the other scheme of its URLs. The entry point is in
+    pyproject.toml."""
+    word = re.compile(rf"[\"']{kind}[\"']|lakeward\.source\.{kind}\b")
+    naming = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if not path.is_relative_to(SRC / "source") and word.search(path.read_text())
+    }
+    assert naming == expected

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from typing import Any
 from lakeward.errors import InvalidRequest, SourceUnavailable
 
 ASK_MS = 30_000
-_SECRET = re.compile(r"password|jaas|secret|token|ssl\.key(store)?\.key")
-_FROM_VARIABLE = "env:"
-"""Secrets are named by an environment variable: a source's configuration is stored on the server."""
 
 
 @dataclass(frozen=True)
@@ -101,29 +97,3 @@ class Brokers:
         except Py4JJavaError as error:
             reason = " ".join(str(error.java_exception).split())[:300]
             raise SourceUnavailable(source=self.source, origin="Kafka", reason=reason) from error
-
-
-def client_options(texts: Sequence[str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for text in texts:
-        name, mark, value = text.partition("=")
-        if not mark:
-            raise InvalidRequest(what=f"--kafka-option {text}", reason="write it as name=value")
-        if _SECRET.search(name) and not value.startswith(_FROM_VARIABLE):
-            reason = f"it would be stored on the server: write {name}={_FROM_VARIABLE}NAME, and set the variable NAME"
-            raise InvalidRequest(what=f"--kafka-option {name}", reason=reason)
-        options[name.removeprefix("kafka.")] = value
-    return options
-
-
-def with_secrets(options: Mapping[str, str]) -> dict[str, str]:
-    """Values that name an environment variable, with its value. Raises `InvalidRequest`."""
-    resolved = {}
-    for name, value in options.items():
-        variable = value.removeprefix(_FROM_VARIABLE)
-        if value.startswith(_FROM_VARIABLE) and variable not in os.environ:
-            raise InvalidRequest(
-                what=f"--kafka-option {name}", reason=f"the environment variable {variable} is not set"
-            )
-        resolved[name] = os.environ[variable] if value.startswith(_FROM_VARIABLE) else value
-    return resolved
