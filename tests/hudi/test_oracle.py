@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*socket.socket.*:pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:.*unclosed <socket.*:ResourceWarning"),
 ]
-MINUTES = 4
+MINUTES = 2
 EAGER = {"hoodie.compact.inline.max.delta.commits": "1"}
 
 
