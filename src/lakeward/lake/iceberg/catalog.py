@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL on Iceberg tables: create, validate, add columns, set properties, mend what others changed."""
+"""DDL on Iceberg tables: create, validate, add columns, set properties, repair changes of other engines."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from lakeward.lake.iceberg.tables import IcebergTables
 from lakeward.model import Column, SnapshotId, TableDescriptor, TableInfo, TablePath, from_arrow_schema
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
-"""Lake properties that nobody may change: rounds rely on them."""
+"""Lake properties that users may not change: rounds rely on them."""
 
 
 class IcebergLakeCatalog(IcebergTables):
@@ -80,7 +80,7 @@ class IcebergLakeCatalog(IcebergTables):
         try:
             properties = lake_properties(table.descriptor)
             for name in refused_names(properties, self._connection.allowed_properties):
-                del properties[name]  # of a table that was made before it was refused
+                del properties[name]  # in a table created before it was refused
             version = properties[VERSION_KEY]
             with lake_errors(str(table.path), "create table"), _writing_version(table, version):
                 new_table = self._connection.catalog.create_table(
@@ -97,13 +97,14 @@ class IcebergLakeCatalog(IcebergTables):
             return False
 
     def _allow_unsorted(self, table: Table) -> None:
-        """Java's rewrites write files without a sort order, and refuse to where the table does not list that as one."""
+        """Adds the unsorted order to the table: Java's rewrites write files without a sort order, and refuse to if the
+        table does not list it."""
         if UNSORTED_SORT_ORDER_ID not in {o.order_id for o in table.metadata.sort_orders}:
             order = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
             self._connection.catalog.commit_table(table, (), (order,))
 
     def _take(self, table: TableInfo, *, adopt: bool) -> None:
-        """An existing table: it must match, and be empty, ours or adopted on purpose."""
+        """Accepts an existing table: it must match, and be empty, ours or adopted explicitly."""
         lake_table = self._connection.load(table.path)
         self._check_takes(table, lake_table, adopt=adopt)
         if not lake_table.metadata.snapshots or adopt:
@@ -135,7 +136,7 @@ class IcebergLakeCatalog(IcebergTables):
         return descriptor
 
     def warn_foreign(self, path: TablePath) -> tuple[str, ...]:
-        """Upkeep takes snapshots of its owner too."""
+        """Upkeep expires snapshots of the table's owner too."""
         metadata = self._connection.load(path).metadata
         if AGE_KEY in metadata.properties or len(metadata.snapshots) < 2:
             return ()
@@ -178,9 +179,9 @@ class IcebergLakeCatalog(IcebergTables):
                 self._connection.catalog.commit_table(lake_table, (on,), tuple(updates))
 
     def _plan_evolution(self, table: TableInfo, after: TableInfo) -> tuple[Table, list[TableUpdate]]:
-        """Raises `LakeMismatch` where others changed what rounds need, and as `plan_evolution`."""
+        """Raises `LakeMismatch` if another engine changed a part that rounds need, and raises as `plan_evolution`."""
         lake_table = self._connection.load(table.path)
-        try:  # what others added or moved is no matter, as for a round
+        try:  # foreign rows and moved files do not matter, as for a round
             check_fits(_known_to(table, lake_table), as_planned(lake_table, table).metadata)
         except LakeSchemaBroken as broken:
             raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
@@ -206,7 +207,7 @@ class IcebergLakeCatalog(IcebergTables):
         return repair.changes
 
     def _nulls(self, table: TableInfo, lake_table: Table, repair: SchemaRepair) -> Iterator[str]:
-        """Columns that cannot be NOT NULL again, in words. Reads the rows of files that may have a null."""
+        """Describes columns that cannot be NOT NULL again. Reads the rows of files that may have a null."""
         if not repair.not_null:
             return
         metadata = update_table_metadata(lake_table.metadata, repair.relaxed)
@@ -231,7 +232,7 @@ class IcebergLakeCatalog(IcebergTables):
 
 @contextmanager
 def _altering(table: TableInfo) -> Iterator[None]:
-    """A commit that others kept winning over is worth another try, by whoever asked."""
+    """Translates errors of an ALTER. A commit that lost against other commits may be tried again by the caller."""
     try:
         with lake_errors(str(table.path), "alter"):
             yield
@@ -241,7 +242,7 @@ def _altering(table: TableInfo) -> Iterator[None]:
 
 @contextmanager
 def _writing_version(table: TableInfo, version: str) -> Iterator[None]:
-    """PyIceberg's catalogs other than ours and REST do not write format version 3."""
+    """Refuses format version 3 for catalogs of PyIceberg that cannot write it: all but ours and REST."""
     try:
         yield
     except NotImplementedError as error:
@@ -254,7 +255,7 @@ def _writing_version(table: TableInfo, version: str) -> Iterator[None]:
 
 
 def _known_to(table: TableInfo, lake_table: Table) -> TableInfo:
-    """Without columns that came while the lake was off: those are added now."""
+    """Returns the table without columns that were added while the lake was off: those are added now."""
     there = find_field_ids(lake_table.metadata, table.schema)
     columns = tuple(c for c in table.schema.columns if c.column_id in there or not c.type.nullable)
     return table.with_schema(replace(table.schema, columns=columns)) if columns else table
@@ -265,25 +266,25 @@ def _plan_properties(table: TableInfo, metadata: TableMetadata, changes: Mapping
     for key in changes:
         if lake_key(key) in _RESERVED:
             raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
-    have, wanted = metadata.properties, {lake_key(k): v for k, v in changes.items()}
-    updates = _plan_upgrade(table, metadata, wanted)
+    have, changed = metadata.properties, {lake_key(k): v for k, v in changes.items()}
+    updates = _plan_upgrade(table, metadata, changed)
     _check_readers(table, metadata, changes)
-    put = {k: v for k, v in wanted.items() if v is not None and have.get(k) != v and k != VERSION_KEY}
-    drop = [k for k, v in wanted.items() if v is None and k in have]
+    put = {k: v for k, v in changed.items() if v is not None and have.get(k) != v and k != VERSION_KEY}
+    drop = [k for k, v in changed.items() if v is None and k in have]
     updates += [SetPropertiesUpdate(updates=put)] if put else []
     updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
     return updates
 
 
 def _check_readers(table: TableInfo, metadata: TableMetadata, changes: Mapping[str, str | None]) -> None:
-    """Raises `InvalidTable` where a reader of the table would not read it after these changes."""
+    """Raises `InvalidTable` if a reader of the table could not read it after these changes."""
     properties = {k: v for k, v in {**table.descriptor.properties, **changes}.items() if v is not None}
     version = max(int(metadata.format_version), int(changes.get(f"{LAKE_PREFIX}{VERSION_KEY}") or 0))
     check_version(table.path, replace(table.descriptor, properties=properties), version)
 
 
 def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str, str | None]) -> list[TableUpdate]:
-    """The move to another format version, if one is asked for. Raises `InvalidAlter`."""
+    """Plans the upgrade to another format version, if requested. Raises `InvalidAlter`."""
     version, at = wanted.get(VERSION_KEY, ""), int(metadata.format_version)
     if version in ("", str(at)) or (version is None and at == min(VERSIONS)):
         return []
@@ -298,10 +299,11 @@ def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str
 
 
 def _check_readable(path: TablePath, table: Table, file: DataFile) -> None:
-    """Raises `InvalidTable`. Columns are found by field ids; files that were not written as Iceberg's may have none."""
+    """Raises `InvalidTable` for a file that cannot be read. Columns are matched by field id; imported files may have
+    none."""
     reason = None
     if file.file_format != FileFormat.PARQUET:
-        reason = f"it is {file.file_format}, and Parquet is read; rewrite it first"
+        reason = f"it is a {file.file_format} file, and only Parquet is read; rewrite it first"
     elif NAME_MAPPING in table.metadata.properties:
         with table.io.new_input(file.file_path).open() as source:
             if not Footer.load(file.file_path, source).names:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a commit changes in an Iceberg table: resolves a round or a rewrite on the head and writes its delete files."""
+"""File changes of a commit in an Iceberg table: resolves a round or a rewrite on the head and writes its delete
+files.
+"""
 
 from __future__ import annotations
 
@@ -95,18 +97,18 @@ class IcebergChanges(Changes[IcebergGround, IcebergChange]):
     def _resolve(
         self, ground: IcebergGround, files: Sequence[Candidate], replaced: Mapping[Bucket, OffsetSet]
     ) -> Resolution:
-        wanted = {b: o for b, o in replaced.items() if o}
-        if not wanted:
+        unresolved = {b: o for b, o in replaced.items() if o}
+        if not unresolved:
             return Resolution()
         table = ground.table
         index = FileIndex(table.metadata, self._info.descriptor.partition_keys)
         loader = OffsetLoader(table.io, index.offset_id)
-        older = index.files_holding(table.io, load_manifests(table.io, ground.head), wanted)
-        return resolve(wanted, [*files, *(Candidate.of(f, loader) for f in older)])
+        older = index.files_holding(table.io, load_manifests(table.io, ground.head), unresolved)
+        return resolve(unresolved, [*files, *(Candidate.of(f, loader) for f in older)])
 
     def _by_key(self, ground: IcebergGround, results: Sequence[WriteResult]) -> tuple[list[NewFile], list[Hit]]:
-        """Rows that are deleted by key: as equality deletes, or as the positions at which they lie. The files of keys
-        have done their duty then."""
+        """Deletes rows by key: as equality deletes, or as the positions of the rows. The key files are not needed
+        afterwards."""
         if self._connection.deletes is DeleteEncoding.EQUALITY:
             return key_files(ground.table, results), []
         keys = [file.path for result in results for file in result.keys]
@@ -114,8 +116,9 @@ class IcebergChanges(Changes[IcebergGround, IcebergChange]):
         return [], find_replaced(ground, self._info.descriptor.partition_keys, results)
 
     def _foreign_rows(self, ground: IcebergGround, renewal: Renewal | None, *, is_resync: bool) -> list[Hit]:
-        """Rows that go because no changelog has them: a key would be there twice. Raises `ForeignRowsFound` where the
-        table's option says so, or nobody can tell which of two is ours; a resync, which compares, takes them out."""
+        """Finds foreign rows to delete, which no changelog has: their keys would occur twice. Raises `ForeignRowsFound`
+        if the table's option refuses them, or if they cannot be told from our own; a resync, which compares, removes
+        them."""
         if not self._info.is_pk:
             return []
         if is_of_fluss(self._info.descriptor) and is_clean(ground.table.metadata.schema()):
@@ -133,7 +136,8 @@ class IcebergChanges(Changes[IcebergGround, IcebergChange]):
         return hits
 
     def _explain_missing(self, ground: IcebergGround, resolution: Resolution) -> int:
-        """How many replaced rows are gone, where others' deletes explain it. Raises `ReplacedRowMissing` where not."""
+        """Counts replaced rows that are missing because another engine deleted them. Raises `ReplacedRowMissing` if
+        that does not explain it."""
         missing = sum(map(len, resolution.missing.values()))
         removed = ground.reconciled.foreign_removed()
         if missing and removed is not None and missing > removed:

@@ -46,19 +46,20 @@ class IcebergFiles(StoredFiles[IcebergGround]):
         return WriteHandle.of(ground.table).to_bytes()
 
     def prefix(self, round_id: RoundId) -> str:
-        """The data folder's; manifests of the round have the same name's beginning in the metadata folder."""
+        """Returns the prefix in the data folder; names of the round's manifests in the metadata folder begin with the
+        same text."""
         metadata = self._known_table().metadata
         return f"{data_folder(metadata.location, metadata.properties)}/{round_prefix(round_id)}"
 
     def _known_table(self) -> Table:
-        """As last loaded: where its files lie does not change."""
+        """Returns the table as last loaded: the place of its files does not change."""
         if self._table is None:
             self._table = self._log.load().table
         return self._table
 
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
-        """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files
-        that our own catalog wrote: a crash may leave one that never became the table's. Files of live snapshots are
+        """Lists files by name in both folders: our manifests and manifest lists, and, without a prefix, metadata files
+        that our own catalog wrote, as a crash may leave one that never became the table's. Files of live snapshots are
         listed by their prefix only."""
         metadata, files = self._list()
         mark = self._log.mark(metadata) if prefix is None else None
@@ -88,7 +89,7 @@ class IcebergFiles(StoredFiles[IcebergGround]):
             return metadata, [file for folder in own for file in list_folder(io, folder)]
 
     def delete(self, path: str) -> int:
-        """The cache of a data file's offsets goes with it."""
+        """Deletes a file, and the offset cache of a data file with it."""
         table = self._known_table()
         check_path(table.io, path)
         io = self._arrow_io(table)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Fluss cluster's `datalake.iceberg.*` as options of ours: Java's catalog properties as PyIceberg's.
+"""Translates a Fluss cluster's `datalake.iceberg.*` options: Java's catalog properties to PyIceberg's.
 
-Fluss leaves out keys that look secret. They come from each process's own environment:
+Fluss omits keys that look secret. They come from each process's own environment:
 PYICEBERG_CATALOG__FLUSS_ICEBERG_CATALOG__... for catalogs, AWS_... for storage, PGUSER and PGPASSWORD for a catalog in
 PostgreSQL.
 """
@@ -32,7 +32,7 @@ _DIALECTS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mar
 
 
 def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Raises `InvalidConfig`, `UnsafeLake`."""
+    """Translates the options. Raises `InvalidConfig`, `UnsafeLake`."""
     kind = _kind(given)
     if kind == "hadoop":
         raise UnsafeLake(
@@ -40,17 +40,16 @@ def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
             reason="it commits by renaming files, and two writers can both believe they won; use a rest, jdbc, hive "
             "or glue catalog",
         )
-    kept = {k: v for k, v in given.items() if k != "type" and not _JAVA_ONLY.fullmatch(k)}
-    kept.setdefault("name", CATALOG_NAME)
+    passed = {k: v for k, v in given.items() if k != "type" and not _JAVA_ONLY.fullmatch(k)}
+    passed.setdefault("name", CATALOG_NAME)
     if kind == "jdbc":
-        return {**kept, "type": "sql", "uri": _database_uri(given.get("uri", ""))}
-    return {**kept, "type": kind}
+        return {**passed, "type": "sql", "uri": _database_uri(given.get("uri", ""))}
+    return {**passed, "type": kind}
 
 
 def _kind(given: Mapping[str, str]) -> str:
-    """As Java has it: the type in any case, else the class, else hive. Raises `UnsafeLake` for one that PyIceberg does
-    not have.
-    """
+    """Returns the catalog's type as Java determines it: the type in any case, else the class, else hive. Raises
+    `UnsafeLake` for a type that PyIceberg does not support."""
     named = given.get("type") or given.get("catalog-impl", "")
     kind = (
         named.lower()
@@ -67,7 +66,7 @@ def _kind(given: Mapping[str, str]) -> str:
 
 
 def _database_uri(uri: str) -> str:
-    """`jdbc:sqlite:/path`, `jdbc:postgresql://host/db` as SQLAlchemy spells them."""
+    """Converts `jdbc:sqlite:/path`, `jdbc:postgresql://host/db` to SQLAlchemy's form."""
     match = _JDBC.fullmatch(uri)
     if match is None:
         raise InvalidConfig(

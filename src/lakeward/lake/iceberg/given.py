@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iceberg's table properties as users name them: which there are, and the values that every round goes by. Values of
-others pass as they are: the lake table keeps them for whoever reads them.
+"""Checks Iceberg table properties that users set: unknown ones, and values that every round depends on. Values of other
+properties pass unchanged: the lake table stores them for other readers.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _COLUMN_METRICS = "write.metadata.metrics.column."
 
 
 def check_given(path: TablePath, properties: Mapping[str, str], said: Collection[str], more: str = "") -> None:
-    """`more` is the lake's option `allowed-properties`. Raises `InvalidTable`."""
-    given = {lake_key(k): v for k, v in properties.items() if k.startswith(LAKE_PREFIX)}
+    """Checks the properties. `more`: the lake's option `allowed-properties`. Raises `InvalidTable`."""
+    lake_properties = {lake_key(k): v for k, v in properties.items() if k.startswith(LAKE_PREFIX)}
     names = {lake_key(k) for k in said if k.startswith(LAKE_PREFIX)}
-    check_properties(str(path), {n: given[n] for n in names & given.keys()}, more, LAKE_PREFIX)
-    for name in names & given.keys():
+    check_properties(str(path), {n: lake_properties[n] for n in names & lake_properties.keys()}, more, LAKE_PREFIX)
+    for name in names & lake_properties.keys():
         allowed = _METRICS if name.startswith(_COLUMN_METRICS) else _VALUES.get(name)
         if allowed is not None:
-            allowed.check(path, f"{LAKE_PREFIX}{name}", given[name])
+            allowed.check(path, f"{LAKE_PREFIX}{name}", lake_properties[name])
     if names & {_CODEC, _LEVEL}:
-        _check_compression(path, {k: given[k] for k in (_CODEC, _LEVEL) if k in given})
+        _check_compression(path, {k: lake_properties[k] for k in (_CODEC, _LEVEL) if k in lake_properties})
 
 
 def _check_compression(path: TablePath, given: Mapping[str, str]) -> None:
-    """A codec takes levels of its own, or none: the two are looked at together."""
+    """Checks codec and level together, as each codec has its own levels or none."""
     where = _LEVEL if _LEVEL in given else _CODEC
     try:
         options = ParquetOptions.parse(given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Iceberg table's snapshots as they are looked back on: main's chain, our tag, what others committed."""
+"""History of an Iceberg table: main's chain, our tag, foreign commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakeward.spi import TABLE_ID_KEY, find_partitions
 
 
 class IcebergHistory(SnapshotHistory[IcebergGround]):
-    """`loaded`: every answer comes from this table, and the catalog is not asked again."""
+    """Reads a table's snapshots. `loaded`: all answers come from this table, and the catalog is not asked again."""
 
     lake, ground_type = "iceberg", IcebergGround
 
@@ -52,7 +52,7 @@ class IcebergHistory(SnapshotHistory[IcebergGround]):
         return SummaryReader(self.table, self._info.table_id, table.io, partitions=partitions)
 
     def is_current(self, ground: IcebergGround) -> bool:
-        """The catalog says so at the commit, which demands the references that the ground has."""
+        """False: the catalog checks it at the commit, which requires the references of the ground."""
         return True
 
     def reconcile(self, table: Table) -> Reconciled:
@@ -95,8 +95,8 @@ class IcebergHistory(SnapshotHistory[IcebergGround]):
         )
 
     def own_at(self, ground: IcebergGround, snapshot_id: SnapshotId) -> OwnCommit | None:
-        """Others may have rewritten the table and expired what lay between: our tag still says how far the head's rows
-        go, as it does for a round."""
+        """Finds our newest commit below a snapshot. If other engines rewrote the table and expired the snapshots
+        between, our tag still records the offsets of the head's rows, as for a round."""
         summaries = self.summaries(ground.table)
         for ancestor in walk(ground.table.metadata, int(snapshot_id)).chain:
             if summaries.owner(ancestor) == self._info.table_id:
@@ -108,14 +108,14 @@ class IcebergHistory(SnapshotHistory[IcebergGround]):
         return None
 
     def offsets(self, commit: OwnCommit) -> OffsetMap:
-        """A Fluss job's are in a file beside, where any load of the table finds it."""
+        """Reads offsets. Those of a Fluss job are in a separate file, where any load of the table finds it."""
         if self._summaries is None:
             self.load()
         assert self._summaries is not None
         return self._summaries.offsets(commit.snapshot_id, commit.keys)
 
     def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
-        """Those alone that it says itself: the file of a Fluss job's offsets may be gone."""
+        """Returns only the offsets in the snapshot itself: the file of a Fluss job's offsets may not exist any more."""
         is_told = TABLE_ID_KEY in snapshot.facts
         return self.offsets(OwnCommit(snapshot.snapshot_id, snapshot.facts)) if is_told else None
 
@@ -136,7 +136,7 @@ class IcebergHistory(SnapshotHistory[IcebergGround]):
 
 
 def _own(snapshot: Snapshot | None, owner: str | None) -> OwnCommit | None:
-    """`owner`: the table id, which a Fluss job's snapshot says in the path of its offsets."""
+    """`owner`: the table id, which is in the path of the offsets of a Fluss job's snapshot."""
     if snapshot is None:
         return None
     summary = summary_of(snapshot)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live snapshots: what a round of the tail would commit, prepared on the head and never sent to a catalog. An answer of
-the live catalog names it as the newest snapshot of main."""
+"""Live snapshots: the commit of a round of the tail, prepared on the head and never sent to a catalog. An answer of the
+live catalog names it as the newest snapshot of main.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ LIVE_JOB = "live"
 
 @dataclass(frozen=True, kw_only=True)
 class LiveMetadata:
-    """The answer to a load: metadata whose main is a live snapshot, and the location by which clients tell it from
-    another. No file lies there, but for a table without a tail."""
+    """The answer to a load: metadata whose main is a live snapshot, and a location by which clients distinguish it from
+    another. No file exists there, except for a table without a tail."""
 
     snapshot: Snapshot | None
     metadata: TableMetadata
@@ -41,13 +42,13 @@ class LiveMetadata:
 
     @cached_property
     def body(self) -> str:
-        """The metadata as JSON, made once for all who load it."""
+        """The metadata as JSON, encoded once for all clients that load it."""
         return metadata_json(self.metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedLive:
-    """A live snapshot, the table with it as its head, and the bytes of data and delete files written for it."""
+    """A live snapshot, the table with it as its head, and the size of data and delete files written for it."""
 
     snapshot: Snapshot
     ground: IcebergGround
@@ -72,9 +73,9 @@ class LiveCommitter(CoreCommitter[IcebergGround]):
         offsets: Mapping[Bucket, int],
         notes: Mapping[str, str],
     ) -> PreparedLive:
-        """`ground` with these results and without the replaced rows: the lake's head, or a live snapshot on it. `notes`
-        go into the summary. The snapshot's parent is the lake's head in either case, as no client knows the live
-        snapshots between. Raises what `prepare` raises."""
+        """Builds the ground with these results and without the replaced rows; `ground` is the lake's head, or a live
+        snapshot on it. `notes` go into the summary. The snapshot's parent is the lake's head in either case, as no
+        client knows the live snapshots between. Raises as `prepare`."""
         base = ground.base
         properties = CommitProperties(
             round_id=live_id,
@@ -94,8 +95,8 @@ class LiveCommitter(CoreCommitter[IcebergGround]):
 
 
 def load_ground(connection: IcebergConnection, table: TableInfo, ends: Mapping[Bucket, int]) -> IcebergGround:
-    """The table as its newest snapshot without a row above these ends shows it: its head, unless a round that froze its
-    ranges later has landed since. Raises as `LakeReader.load_base`, and `SnapshotGone` where that one has expired."""
+    """Loads the table at its newest snapshot without a row above these ends: its head, unless a round that froze its
+    ranges later has landed since. Raises as `LakeReader.load_base`, and `SnapshotGone` if that snapshot has expired."""
     log = IcebergSnapshotLog(connection, table)
     ground = log.load()
     chain = walk(ground.table.metadata).chain[1:]
@@ -124,7 +125,7 @@ def _with_metadata(loaded: Table, metadata: TableMetadata) -> Table:
 
 
 def unchanged(ground: IcebergGround, properties: Mapping[str, str]) -> LiveMetadata:
-    """The table as it is in the lake, for one without a tail."""
+    """Returns the lake's own metadata, for a table without a tail."""
     metadata = ground.table.metadata
     told = metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
     return LiveMetadata(snapshot=ground.head, metadata=told, location=ground.table.metadata_location)
@@ -133,8 +134,8 @@ def unchanged(ground: IcebergGround, properties: Mapping[str, str]) -> LiveMetad
 def compose(
     base: TableMetadata, snapshots: Sequence[Snapshot], live_id: RoundId, properties: Mapping[str, str]
 ) -> LiveMetadata:
-    """`snapshots`: live ones, oldest first; the last one becomes main's. Those before it stay so that a client which
-    loaded one finds it again."""
+    """`snapshots`: live ones, oldest first; the last one becomes main's. The others stay so that a client that loaded
+    one finds it again."""
     metadata = _with_snapshots(base, snapshots)
     metadata = metadata.model_copy(update={"properties": {**base.properties, **properties}})
     newest = metadata.snapshots[-1]
@@ -143,7 +144,7 @@ def compose(
 
 
 def _with_snapshots(base: TableMetadata, snapshots: Sequence[Snapshot]) -> TableMetadata:
-    """Each is a millisecond younger than the one before."""
+    """Adds the snapshots; each is a millisecond younger than the one before."""
     first_ms = base.last_updated_ms + 1
     dated = [s.model_copy(update={"timestamp_ms": first_ms + i}) for i, s in enumerate(snapshots)]
     newest = dated[-1]
@@ -162,18 +163,20 @@ def _with_snapshots(base: TableMetadata, snapshots: Sequence[Snapshot]) -> Table
 
 
 def at_snapshot(table: Table, snapshot_id: SnapshotId | None, name: str) -> LiveMetadata:
-    """A table whose main is an older snapshot, or has none. Raises `SnapshotGone`."""
+    """Returns a table whose main is an older snapshot, or has none. Raises `SnapshotGone`."""
     metadata = table.metadata
     snapshot = None if snapshot_id is None else metadata.snapshot_by_id(int(snapshot_id))
     if snapshot_id is not None and snapshot is None:
         advice = "it has expired; ask the server's operator"
         raise SnapshotGone(table=".".join(table.name()), snapshot=str(snapshot_id), advice=advice)
-    kept = [] if snapshot is None else [e for e in metadata.snapshot_log if e.timestamp_ms <= snapshot.timestamp_ms]
+    log_entries = (
+        [] if snapshot is None else [e for e in metadata.snapshot_log if e.timestamp_ms <= snapshot.timestamp_ms]
+    )
     refs = {n: r for n, r in metadata.refs.items() if n != MAIN_BRANCH}
     changes: dict[str, object] = {
         "current_snapshot_id": None if snapshot is None else snapshot.snapshot_id,
         "refs": refs if snapshot is None else {**refs, MAIN_BRANCH: _main(metadata, snapshot)},
-        "snapshot_log": kept,
+        "snapshot_log": log_entries,
     }
     location = f"{metadata_folder(metadata.location, metadata.properties)}/{name}-{snapshot_id}.metadata.json"
     return LiveMetadata(snapshot=snapshot, metadata=metadata.model_copy(update=changes), location=location)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Iceberg table's snapshots as the commit protocol uses them: a catalog swaps main and our tag in one request."""
+"""An Iceberg table's snapshots, as the commit protocol uses them: a catalog moves main and our tag in one request."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _ATTEMPTS = 3
 
 
 class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChange, CommitRequest]):
-    """`loaded`: every answer comes from this table, and the catalog is not asked again. `is_live`: of snapshots that
-    only an answer of the live catalog names, see `SnapshotBuilder`."""
+    """Commits and expires snapshots. `loaded`: all answers come from this table, and the catalog is not asked again.
+    `is_live`: for snapshots that only an answer of the live catalog names, see `SnapshotBuilder`."""
 
     def __init__(
         self, connection: IcebergConnection, info: TableInfo, loaded: Table | None = None, *, is_live: bool = False
@@ -54,13 +54,14 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
         self._is_live = is_live
         self._builder = SnapshotBuilder(connection.clock, is_live=is_live)
         self.spent: list[Callable[[], None]] = []
-        """Deletes the files of keys that the prepared commit made into positions, once it has landed."""
+        """Delete the key files that the prepared commit resolved to positions, once it has landed."""
 
     def own_keys(
         self, ground: IcebergGround, base: LakeBase, properties: CommitProperties, change: IcebergChange
     ) -> Mapping[str, str | None]:
-        """Rows that are counted where others changed some; how many of those no round has missed yet; in the Fluss
-        setting the file of offsets that Fluss gave. Fluss's job stops at a snapshot of that name without a path."""
+        """Returns the row count if other engines changed rows; the number of rows that they deleted and no round has
+        missed yet; for Fluss, the offsets file that Fluss wrote. Fluss's job stops at a snapshot of that name without a
+        path."""
         with lake_errors(self.table, "prepare a commit of"):
             rows = self._rows_after(ground, base, change)
         keys: dict[str, str | None] = {
@@ -72,21 +73,21 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
         return keys if keys.get(OFFSETS_KEY, "") is not None else {**keys, COMMIT_USER_KEY: None}
 
     def _rows_after(self, ground: IcebergGround, base: LakeBase, change: IcebergChange) -> int | None:
-        """Counted where others changed rows, Fluss's Flink job among them, whose snapshots do not say how many live."""
+        """Counts rows if other engines changed some. Snapshots of Fluss's Flink job do not record how many are live."""
         before = 0 if ground.reconciled.newest is None else base.lake_rows
         if before is None or ground.others_changed_rows:
             before = count_live_rows(ground.table, ground.head, self._info.descriptor.partition_keys)
         return None if before is None or change.rows_gone is None else max(0, before + change.rows - change.rows_gone)
 
     def encode(self, ground: IcebergGround, round_id: RoundId, keys: Mapping[str, str], change: IcebergChange) -> bytes:
-        """Writes the manifests. Raises `CommitConflict` where orphan removal took a file of this round: it fences
-        first, so that the table belongs to someone else by then."""
+        """Writes the manifests. Raises `CommitConflict` if orphan removal deleted a file of this round: it fences
+        first, so the table has another holder by then."""
         with lake_errors(self.table, "prepare a commit of"):
             try:
                 snapshot = self._builder.build(ground, round_id, keys, change)
             except FileNotFoundError as error:
                 on_base = Precondition.on(self._info.table_id, load_base(self, ground, self._info.table_id, as_is=True))
-                reason = f"{error.filename} is gone: orphan removal took it"
+                reason = f"{error.filename} does not exist: orphan removal deleted it"
                 now = lambda: load_base(self, self.load(), self._info.table_id)  # noqa: E731
                 raise describe_conflict(self.table, RoundId(keys[ROUND_KEY]), reason, on_base, now) from error
         metadata = ground.table.metadata
@@ -136,7 +137,7 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
     def settle(self, request: CommitRequest) -> None:
         spent, self.spent = self.spent, []
         for delete in spent:
-            with suppress(OSError):  # left behind, it is an orphan
+            with suppress(OSError):  # a remaining file is an orphan
                 delete()
 
     def limit(self, ground: IcebergGround) -> HistoryLimit:
@@ -167,26 +168,27 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
         return {*files, *self._metadata_files(ground.table)}
 
     def _metadata_files(self, table: Table) -> set[str]:
-        """Of those that `IcebergFiles.list_files` lists: the table's, and the older ones that its metadata still
-        names."""
+        """Returns the metadata files among those that `IcebergFiles.list_files` lists: the table's current one, and the
+        older ones that its metadata still names."""
         mark = self.mark(table.metadata)
         known = (table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log))
         return set() if mark is None else {canonical(path) for path in known if carries(path, mark)}
 
     def mark(self, metadata: TableMetadata) -> str | None:
-        """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own
+        """None if metadata files must not be deleted: another catalog's, or retained for ever by the table's own
         property."""
         is_kept = metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true"
         mark: str | None = None if is_kept else getattr(self._connection.catalog, "mark", None)
         return mark
 
     def only_in(self, ground: IcebergGround, expired: Sequence[ExpiringSnapshot]) -> list[str]:
-        """What goes is read first, what stays after it: a snapshot made meanwhile stands on one that stayed."""
+        """Reads removed snapshots first and remaining ones afterwards: a snapshot made meanwhile is based on a
+        remaining one."""
         with lake_errors(self.table, "read expired snapshots of"):
             return only_in(ground.table.io, expired, ground.table.metadata)
 
     def tag(self, name: str, snapshot_id: SnapshotId) -> None:
-        """For ever, whatever the table's `history.expire.max-ref-age-ms` says."""
+        """Tags a snapshot for ever, whatever the table's `history.expire.max-ref-age-ms` is."""
         at = {"snapshot-id": int(snapshot_id), "type": SnapshotRefType.TAG, "max-ref-age-ms": FOR_EVER_MS}
         self._name(name, snapshot_id, SetSnapshotRefUpdate.model_validate({"ref-name": name, **at}))
 
@@ -194,7 +196,7 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
         self._name(name, None, RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
 
     def _name(self, name: str, snapshot_id: SnapshotId | None, update: TableUpdate) -> None:
-        """Tried again when somebody else commits meanwhile."""
+        """Tries again when another commit lands meanwhile."""
         for attempt in range(_ATTEMPTS):
             ground = self.load()
             before = ground.table.metadata.refs.get(name)
@@ -211,8 +213,8 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
                 return
 
     def update(self, table: Table, what: str, *updates: TableUpdate) -> None:
-        """On exactly the references that the table has: a tag or branch made meanwhile may need what would go. Raises
-        `HeadMoved`."""
+        """Commits on exactly the table's references: a tag or branch created meanwhile may need a removed snapshot.
+        Raises `HeadMoved`."""
         refs = table.metadata.refs
         asserted = [assert_ref(name, ref.snapshot_id) for name, ref in refs.items()]
         asserted += [] if MAIN_BRANCH in refs else [assert_ref(MAIN_BRANCH, None)]
@@ -225,6 +227,6 @@ class IcebergSnapshotLog(IcebergHistory, SnapshotLog[IcebergGround, IcebergChang
 
 
 def _number(properties: Mapping[str, str], key: str) -> int | None:
-    """A whole number that the table has been given; None for none, or for something else."""
+    """Returns a property as a whole number; None if it is missing or not a number."""
     text = properties.get(key, "")
     return int(text) if text.isdigit() else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upkeep of one Iceberg table: that of every format, and taking over the rows of a table that was there before."""
+"""Upkeep of one Iceberg table: that of every format, and taking over the rows of an existing table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class IcebergLakeMaintenance(NamingMaintenance[IcebergGround]):
         self._connection = connection
 
     def take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None = None) -> AdoptedRows:
-        """Tried again when others commit meanwhile: what they added belongs to what was there, unless it was read."""
+        """Tries again when other engines commit meanwhile: rows that they added belong to the existing ones, unless
+        those were read."""
         for attempt in range(_ATTEMPTS):
             try:
                 return self._take_over(offsets, at)
@@ -68,7 +69,7 @@ class IcebergLakeMaintenance(NamingMaintenance[IcebergGround]):
         return adopted
 
     def _is_taken(self, ground: IcebergGround, at: SnapshotId | None) -> bool:
-        """By an earlier call; of a PK table by one that read the same rows."""
+        """Whether an earlier call took the table over; for a PK table, one that read the same rows."""
         newest = ground.reconciled.newest
         if newest is None or not self._info.is_pk:
             return newest is not None
@@ -78,7 +79,7 @@ class IcebergLakeMaintenance(NamingMaintenance[IcebergGround]):
         return CommitConflict(table=self._log.table, round_id="adoption", reason=reason)
 
     def _count(self, ground: IcebergGround) -> AdoptedRows:
-        """By a scan where keys are deleted."""
+        """Counts rows; scans them if keys are deleted."""
         head = ground.head
         buckets = self._info.descriptor.bucket_count if self._info.is_pk else None
         if head is None:

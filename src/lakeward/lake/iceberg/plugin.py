@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Iceberg lake: options in, `LakeStorage` out. Options are PyIceberg's catalog properties."""
+"""Entry point of the Iceberg lake: opens `LakeStorage` with the configured options, which are PyIceberg's catalog
+properties.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ class IcebergLakeStorage(CoreStorage[IcebergGround]):
 
 
 class IcebergLakePlugin(LakePlugin):
-    """Without a catalog in its options the server keeps one, in its own folder, and serves it to everybody else."""
+    """Without a catalog in its options the server keeps one in its own folder, and serves it to all clients."""
 
     def __call__(self, options: Mapping[str, str]) -> IcebergLakeStorage:
         return _load(options)
@@ -96,7 +98,8 @@ class IcebergLakePlugin(LakePlugin):
         return {**without_secrets(options), **served}
 
     def place(self, options: Mapping[str, str]) -> str:
-        """A catalog in a database is one for each name, whatever its warehouse; a REST catalog may serve several."""
+        """Identifies the catalog: one in a database by its name, whatever its warehouse; a REST catalog may serve
+        several."""
         keys = ("uri", "name") if options.get("type") == "sql" else ("uri", "prefix", "warehouse")
         return spell_place(options, keys)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one Iceberg table: where it stands, its snapshots, its files with their deletes, its live rows."""
+"""Reads one Iceberg table: its base, its snapshots, its files with their deletes, its live rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet, SnapshotId, Table
 from lakeward.spi import TABLE_ID_KEY, AdoptedRows, LakeFile, LakeTotals
 
 _DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
-"""Deleted offsets per file and its deletes: 32 MB of them."""
+"""Deleted offsets per file and its deletes: at most 32 MB."""
 
 
 class IcebergLakeReader(CoreReader[IcebergGround]):
@@ -48,7 +48,7 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         return self._log.load().table
 
     def pinned(self) -> IcebergLakeReader:
-        """Answers come from the table as it is now, and the catalog is not asked again."""
+        """Returns a reader that answers from the table as loaded now, without asking the catalog again."""
         return pinned_reader(self._connection, self._info, self.load())
 
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
@@ -56,7 +56,7 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         with lake_errors(str(self._info.path), "list files of"):
             files = [f.describe() for f in self._plan(table, snapshot) if bucket is None or f.bucket == bucket]
         for path in {path for file in files for path in (file.path, *(d.path for d in file.deletes))}:
-            check_path(table.io, path)  # an engine opens them by itself
+            check_path(table.io, path)  # engines open them directly
         return files
 
     def _at(self, snapshot_id: SnapshotId) -> tuple[Table, Snapshot]:
@@ -64,7 +64,8 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         return ground.table, self._log.find_snapshot(ground, snapshot_id)
 
     def _plan(self, table: Table, snapshot: Snapshot) -> list[PlannedFile]:
-        """A pinned reader keeps what it planned: a check of 45 buckets would match files and deletes 45 times."""
+        """Plans the files of a snapshot. A pinned reader caches the plan: a check of 45 buckets would match files and
+        deletes 45 times."""
         planned = self._plans.get(snapshot.snapshot_id)
         if planned is None:
             planned = plan_files(table.metadata, table.io, snapshot, self._info.descriptor.partition_keys)
@@ -94,14 +95,14 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         table, snapshot = self._at(snapshot_id)
         names = self._info.schema.names if columns is None else tuple(columns)
         scan = Scan(table, self._info, names, filter, without)
-        wanted = None if buckets is None else set(buckets)
+        requested = None if buckets is None else set(buckets)
         with _missing_files(str(self._info.path), snapshot_id), lake_errors(str(self._info.path), "scan"):
-            yield from scan.batches(self._plan(table, snapshot), wanted)
+            yield from scan.batches(self._plan(table, snapshot), requested)
 
     def scan_files(
         self, snapshot_id: SnapshotId, *, columns: Sequence[str], first: int = 0
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """By the number of the commit that a file came with, then by its name."""
+        """Sorts files by the number of the commit that added them, then by name."""
         table, snapshot = self._at(snapshot_id)
         scan = Scan(table, self._info, tuple(columns), None)
         with _missing_files(str(self._info.path), snapshot_id), lake_errors(str(self._info.path), "scan"):
@@ -120,7 +121,7 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         return find_adopted(str(self._info.path), self.load().metadata)
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
-        """Kept per file and set of deletes: neither ever changes."""
+        """Cached per file and set of deletes: neither ever changes."""
         table = self.load()
         if is_clean(table.metadata.schema()):
             return None
@@ -144,7 +145,7 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         return {f.name: f.field_id for f in self.load().metadata.schema().fields}
 
     def totals(self) -> LakeTotals:
-        """Of a head that others made the rows are counted: their figures do not add up."""
+        """Figures of the head. After a foreign commit the rows are counted, as its figures may be wrong."""
         table = self.load()
         totals, head = totals_of(table.metadata), table.metadata.current_snapshot()
         if head is None or TABLE_ID_KEY in summary_of(head):
@@ -160,7 +161,7 @@ def pinned_reader(connection: IcebergConnection, info: TableInfo, table: Table) 
 
 @contextmanager
 def _missing_files(table: str, snapshot: SnapshotId) -> Iterator[None]:
-    """A file that is not there does not come back by itself: that is no lake that does not answer."""
+    """Translates errors about missing files, which are not temporary, unlike a lake that does not answer."""
     try:
         yield
     except LakeUnavailable as error:

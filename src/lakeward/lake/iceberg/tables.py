@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tables an Iceberg catalog has: found, checked, dropped, registered again."""
+"""Tables of an Iceberg catalog: looked up, checked, dropped, registered again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeward.spi import LakeCatalog, is_own
 
 
 class IcebergTables(LakeCatalog):
-    """What a catalog does with tables whatever their columns are."""
+    """Operations of a catalog that do not depend on columns."""
 
     def __init__(self, connection: IcebergConnection) -> None:
         self._connection = connection
@@ -51,7 +51,7 @@ class IcebergTables(LakeCatalog):
         except NamespaceAlreadyExistsError:
             return
         except LakeUnavailable:
-            # A SQL catalog answers the loser of two creations with a broken unique key, not with "exists already".
+            # A SQL catalog reports a unique key violation to the loser of two creations, not "exists already".
             if not self._has_namespace(path):
                 raise
 
@@ -73,7 +73,8 @@ class IcebergTables(LakeCatalog):
         return newest_table_id(self._connection.load(path).metadata)
 
     def drop(self, path: TablePath) -> None:
-        """Files that its snapshots name go with it; others in its folder stay, as they may be another table's."""
+        """Drops the table with the files that its snapshots name; other files in its folder stay, as they may be
+        another table's."""
         with lake_errors(str(path), "drop"), suppress(NoSuchTableError, FileNotFoundError):
             self._connection.catalog.purge_table(identifier(path))
 
@@ -91,7 +92,8 @@ class IcebergTables(LakeCatalog):
         return left
 
     def _forget_lost(self, path: TablePath) -> None:
-        """Takes a table out of the catalog whose metadata file is gone: another file cannot be registered beside it."""
+        """Removes a table whose metadata file does not exist from the catalog: another file cannot be registered under
+        its name."""
         try:
             self._connection.load(path)
         except LakeTableGone:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one split: Arrow batches in, data files of bounded size out, one row group in memory."""
+"""Writes one split: Arrow batches to data files of bounded size, with one row group in memory."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _TARGET_BYTES = 512 * 1024 * 1024
 """Iceberg's default of `write.target-file-size-bytes`."""
 
 _KEY_FILE_ROWS = 5_000_000
-"""Keys held in memory at most."""
+"""The most keys held in memory."""
 
 
 class IcebergLakeWriter(CoreWriter[ParquetOutput]):
     def __init__(self, connection: IcebergConnection, task: WriteTask, schema: Schema | None = None) -> None:
-        """`schema`: that of the files, where they have columns which the table has not."""
+        """`schema`: the files' schema, if they have columns that the table lacks."""
         self._handle = WriteHandle.from_bytes(task.handle)
         properties, schema = self._handle.properties, schema or self._handle.schema
         target_bytes = int(properties.get("write.target-file-size-bytes", _TARGET_BYTES))
@@ -50,7 +50,7 @@ class IcebergLakeWriter(CoreWriter[ParquetOutput]):
         self._has_offset_cache = task.table.is_pk and not self._is_clean and not is_of_fluss(task.table.descriptor)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Cuts batches where a row group is full, so that none outgrows the table's limits or this process's memory."""
+        """Cuts batches at row group limits, so that none exceeds the table's limits or this process's memory."""
         row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
         at = 0
         while at < batch.num_rows:
@@ -63,7 +63,7 @@ class IcebergLakeWriter(CoreWriter[ParquetOutput]):
             self._pending_bytes += part.num_rows * row_bytes
 
     def _room(self, row_bytes: int) -> int:
-        """Rows that the pending row group still takes; always one at least when it is empty."""
+        """Returns how many more rows the pending row group takes; at least one if it is empty."""
         if not self._pending:
             self._pending_rows = 0
         rows = self._options.row_group_rows - self._pending_rows
@@ -83,10 +83,10 @@ class IcebergLakeWriter(CoreWriter[ParquetOutput]):
         return ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
 
     def append(self, output: ParquetOutput, rows: pa.Table) -> None:
-        """Notes what the file must say of its offsets, in a few bytes for each row group."""
+        """Records facts about the file's offsets, in a few bytes for each row group."""
         output.write(rows)
         self._last = int(self._offsets[-1])
-        if self._has_offset_cache:  # where rows are replaced by key, nobody asks for their offsets
+        if self._has_offset_cache:  # if rows are replaced by key, their offsets are not needed
             self._encoded.append(encode_offsets(self._offsets))
 
     def note(self, output: ParquetOutput) -> None:
@@ -116,7 +116,7 @@ class IcebergLakeWriter(CoreWriter[ParquetOutput]):
 
     # ---- keys ------------------------------------------------------------------------------------------------------
     def delete_keys(self, batch: pa.RecordBatch) -> None:
-        """Rows of this writer are not reached: give the keys before the rows that take their place."""
+        """Deletes keys; they do not affect rows of this writer: pass the keys before the rows that replace them."""
         self._keys.append(batch)
         self._key_rows += batch.num_rows
         if self._key_rows >= _KEY_FILE_ROWS:
@@ -133,9 +133,9 @@ class IcebergLakeWriter(CoreWriter[ParquetOutput]):
             output.write(table)
             output.close()
             statistics = self._statistics.of(output.metadata)
-        known = {k: v for k, v in statistics.items() if v is not None}
+        present = {k: v for k, v in statistics.items() if v is not None}
         self._key_files.append(
-            WrittenFile(path=output.path, size_bytes=output.size, first_offset=0, last_offset=0, **known)
+            WrittenFile(path=output.path, size_bytes=output.size, first_offset=0, last_offset=0, **present)
         )
         fault_point("lake.after-file", path=output.path)
 

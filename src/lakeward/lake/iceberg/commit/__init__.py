@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a round becomes one snapshot: resolve, deletes, the request that lands or does not."""
+"""The commit of a round: resolve, deletes, manifests, and the request to the catalog."""

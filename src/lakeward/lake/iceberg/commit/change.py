@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a commit adds to the live files and what it takes away, as data. A round, a fence and a rewrite are cases."""
+"""Files that a commit adds and removes, as data. A round, a fence and a rewrite are cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeward.lake.iceberg.meta.manifests import FileKey
 
 @dataclass(frozen=True)
 class NewFile:
-    """A data or delete file that becomes live. `sequence` is its data sequence number; None: that of the commit."""
+    """A data or delete file that becomes live. `sequence`: its data sequence number; None: that of the commit."""
 
     spec_id: int
     file: DataFile
@@ -25,8 +25,8 @@ class NewFile:
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergChange(CommitChange):
-    """`drop` names live files of the head, data and delete files alike. `rows_gone`: live rows that it takes away, None
-    where nobody knows. `missing`: replaced rows that others' deletes explain."""
+    """A commit's change. `drop`: names live files of the head, data and delete files alike. `rows_gone`: live rows that
+    it removes, None if unknown. `missing`: replaced rows that other engines deleted."""
 
     data: tuple[NewFile, ...] = ()
     delete_files: tuple[NewFile, ...] = ()
@@ -46,7 +46,7 @@ class IcebergChange(CommitChange):
         rows_gone: int | None = 0,
         missing: int = 0,
     ) -> IcebergChange:
-        """Counts what it adds. `kind` None: as Iceberg names what changes."""
+        """Builds a change and counts its files. `kind` None: derived as Iceberg names it."""
         drop, new_files = frozenset(drop), [n.file for n in (*data, *delete_files)]
         return cls(
             kind=kind or _kind(has_data=bool(data), removes=bool(delete_files or drop)),
@@ -62,7 +62,8 @@ class IcebergChange(CommitChange):
         )
 
     def summarize(self, dropped: Iterable[DataFile], head: Snapshot | None, keys: Mapping[str, str]) -> Summary:
-        """Iceberg's own figures, counted on from the head's, and our keys. `dropped`: the files that `drop` names."""
+        """Builds the summary: Iceberg's own figures, continued from the head's, and our keys. `dropped`: the files that
+        `drop` names."""
         metrics = UpdateMetrics()
         for new in chain(self.data, self.delete_files):
             metrics.add_file(new.file)
@@ -75,7 +76,7 @@ class IcebergChange(CommitChange):
 
 
 def _kind(*, has_data: bool, removes: bool) -> ChangeKind:
-    """PyIceberg counts on from these alone, not from a replace."""
+    """Returns the operation; PyIceberg continues totals from append and overwrite only, not from a replace."""
     if not removes:
         return ChangeKind.APPEND
     return ChangeKind.UPSERT if has_data else ChangeKind.DROP

@@ -40,7 +40,7 @@ _DICTIONARY = pa.schema([_SCHEMA.field(0).with_type(pa.dictionary(pa.int32(), pa
 
 
 def write_deletes(io: FileIO, folder: str, prefix: str, hits: Sequence[Hit]) -> list[tuple[int, DataFile]]:
-    """One delete file per spec and partition of the data files it names, ascending by path and position."""
+    """Writes one delete file per spec and partition of the data files that it names, ascending by path and position."""
     groups: dict[tuple[int, Record], list[Hit]] = defaultdict(list)
     for hit in hits:
         groups[(hit.spec_id, hit.file.partition)].append(hit)
@@ -82,7 +82,7 @@ def _write(io: FileIO, path: str, partition: Record, hits: list[Hit]) -> DataFil
 
 @dataclass(frozen=True)
 class NewDeletes:
-    """`drop`: live delete files that the new ones take the place of. `rows`: those that lived until now."""
+    """New delete files. `drop`: live delete files that they replace. `rows`: deleted rows that were live until now."""
 
     files: tuple[NewFile, ...] = ()
     drop: frozenset[FileKey] = frozenset()
@@ -102,8 +102,8 @@ def delete_rows(ground: IcebergGround, prefix: str, hits: Sequence[Hit]) -> NewD
 
 
 def may_repeat(ground: IcebergGround) -> Callable[[DataFile], bool]:
-    """Rows of ours are replaced once: only what others deleted can be gone already. Of a table that nobody else writes
-    to, the deletes that lie there need not be looked at, however many they are."""
+    """Returns whether a replaced row may be deleted already. Our rows are replaced once, so only foreign deletes can
+    have removed one before. Without foreign commits, existing deletes are not read, however many there are."""
     others_deleted = _others_deleted(ground)
     return lambda file: others_deleted or _is_foreign(file)
 
@@ -117,7 +117,7 @@ def _is_foreign(file: DataFile) -> bool:
 
 
 _FOREIGN: Kept[tuple[ManifestEntry, ...]] = Kept(200_000, lambda entries: 1 + len(entries))
-"""Of a manifest's delete files those that others made: mostly none of thousands, asked for by every commit."""
+"""Foreign delete files per manifest: mostly none of thousands, looked up by every commit."""
 
 
 def _load_foreign(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
@@ -138,7 +138,8 @@ class _DeleteWriter:
         self._may_repeat = may_repeat(ground)
 
     def write_positions(self, folder: str, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
-        """Readers look at no delete file beside a vector, so one that another engine left here is merged as well."""
+        """Merges positional deletes of other engines into a vector, as readers ignore delete files of a data file with
+        a vector."""
         live = [self._live.by_position(h.file, h.spec_id) for h in hits]
         vectors = [[d for d in deletes if d.content == "vector"] for deletes in live]
         merged = [Hit(h.file, h.spec_id, self._merge(h, v)) if v else h for h, v in zip(hits, vectors, strict=True)]
@@ -171,7 +172,7 @@ class _DeleteWriter:
         return OffsetSet.from_sorted(hit.positions).union(self._deleted(hit, deletes)).values
 
     def _superseded(self, hits: Sequence[Hit], replaced: Sequence[DeleteEntry]) -> frozenset[FileKey]:
-        """Vectors, and delete files all of whose live data files have a vector by now."""
+        """Returns replaced vectors, and delete files all of whose live data files have a vector now."""
         gone = {file_key(d.file) for d in replaced if d.content == "vector"}
         legacy = {d.file.file_path: file_key(d.file) for d in replaced if d.content == "positions"}
         if legacy:
@@ -206,7 +207,7 @@ def _entry(path: str, size: int, hit: Hit, blob: Blob) -> DataFile:
 
 @dataclass(frozen=True)
 class StaleFiles:
-    """`rows`: those of them that are alive; what keys delete is not looked at."""
+    """Files to rewrite or remove. `rows`: their live rows; deletes by key are not considered."""
 
     keys: frozenset[FileKey] = frozenset()
     paths: frozenset[str] = frozenset()
@@ -216,7 +217,7 @@ class StaleFiles:
 def find_stale(
     ground: IcebergGround, table: TableInfo, committed: OffsetMap, offsets: Mapping[Bucket, int]
 ) -> StaleFiles:
-    """`offsets`: those that the commit moves."""
+    """`offsets`: offsets that the commit moves."""
     anew = {b for b in offsets if b.partition and b not in committed}
     if not table.is_pk or not anew or ground.head is None:
         return StaleFiles()

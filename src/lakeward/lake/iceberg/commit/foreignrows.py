@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that others put into a PK table since our newest snapshot. A rewrite of theirs moves rows; an insert adds some
-that no changelog has.
+"""Foreign rows of a PK table since our newest snapshot. A foreign rewrite moves rows; an insert adds rows that no
+changelog has.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lakeward.spi import LakeFile, Renewal
 def find_foreign_hits(
     ground: IcebergGround, partition_keys: tuple[str, ...], renewal: Renewal | None = None
 ) -> tuple[list[Hit], int]:
-    """As `find_foreign_rows` of core; nothing is read where foreign snapshots added no file. Rows of a clean table do
-    not say where they come from: those of files that others appended count."""
+    """As core's `find_foreign_rows`; reads nothing if foreign snapshots added no file. Rows of a clean table have no
+    address: all rows of files that other engines appended count."""
     reconciled, table = ground.reconciled, ground.table
     if is_clean(table.metadata.schema()):
         return _appended(ground, partition_keys), 0
@@ -71,14 +71,14 @@ class IcebergSnapshotFiles(AddressedFiles[PlannedFile]):
         return self._loader.load(file.file)
 
     def deleted(self, file: PlannedFile) -> OffsetSet:
-        """By position and by key."""
+        """Returns rows deleted by position and by key."""
         return OffsetSet(self._deletes.positions(file.describe()))
 
     def is_same(self, file: PlannedFile, before: PlannedFile) -> bool:
         return {d.file.file_path for d in file.deletes} == {d.file.file_path for d in before.deletes}
 
     def origins(self, bucket: Bucket | None, buckets: Collection[Bucket | None]) -> Collection[Bucket | None]:
-        """A file without a bucket may hold rows of all of them."""
+        """Returns the buckets whose rows a file may contain: all, for a file without a bucket."""
         return buckets if bucket is None else [b for b in (bucket, None) if b in buckets]
 
 
@@ -87,6 +87,6 @@ def plan_by_path(table: Table, snapshot: Snapshot, partition_keys: tuple[str, ..
 
 
 def may_insert(snapshot: Snapshot) -> bool:
-    """A `replace` changes no rows, by Iceberg's own rule."""
+    """Whether a snapshot may insert rows: a `replace` changes none, by Iceberg's rule."""
     summary = summary_of(snapshot)
     return summary.get("operation") != "replace" and summary.get("added-data-files") != "0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table as it was loaded once: what one commit is built on."""
+"""A table as loaded once; a commit is built on it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lakeward.model import LakeBase, SnapshotId
 
 
 class GroundHistory(Protocol):
-    """What the table's log works out of a ground, once it is asked for."""
+    """History that the table's log derives from a ground when it is needed."""
 
     def reconcile(self, table: Table) -> Reconciled:
         """Raises `LakeTampered`, `LakeUnavailable`."""
 
     def base_of(self, ground: IcebergGround) -> LakeBase:
-        """Raises as `LakeReader.load_base`."""
+        """Loads the base. Raises as `LakeReader.load_base`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class IcebergGround:
 
     @cached_property
     def base(self) -> LakeBase:
-        """With this ground in it, so that what is built on the base does not load the table again."""
+        """Returns the base with this ground, so that a commit on it does not load the table again."""
         return self.history.base_of(self)
 
     @property
@@ -54,7 +54,7 @@ class IcebergGround:
 
 
 def count_live_rows(table: Table, snapshot: Snapshot | None, partition_keys: tuple[str, ...]) -> int | None:
-    """None: keys are deleted in it, and only a scan could tell."""
+    """Counts live rows; None if keys are deleted, as only a scan could tell."""
     files = [] if snapshot is None else plan_files(table.metadata, table.io, snapshot, partition_keys)
     if any(d.content == "equality" for f in files for d in f.deletes):
         return None

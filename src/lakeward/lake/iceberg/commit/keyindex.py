@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows by key (design-2.md 5): for changelogs that do not say where a replaced row lies, its key is looked up in the
-files of its bucket, and becomes a position.
+"""Finds rows by key (design-2.md 5): for changelogs that do not record the place of a replaced row, its key is looked
+up in the files of its bucket and becomes a position.
 
-The keys of a file are kept from round to round, as an index once they were asked for twice; they are a cache, made anew
-from the key columns.
+The keys of a file are cached between rounds, as an index after the second look-up; they can be read again from the key
+columns.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ from lakeward.lake.kept import Kept
 from lakeward.model import Bucket, Offsets, cast_column
 
 KeyCodes = npt.NDArray[Any]
-"""A key as one value: itself where it is one number, else 16 bytes."""
+"""A key as one value: a single number itself, else 16 bytes."""
 
 _KEPT_BYTES = 320_000_000
-"""Of keys that are kept between the rounds of one process."""
+"""The most bytes of keys that a process caches between rounds."""
 
 _CLOSE = 8
-"""Numbers from the lowest to the highest key, for each key: at most 32 bytes of memory, and a tenth of the time of a
-sort."""
+"""The largest span of the keys, per key: at most 32 bytes of memory for each, and a tenth of the time of a sort."""
 
 _CHUNK_ROWS = 65_536
-"""So many keys, and what is worked out of them, stay in a core's own memory."""
+"""This many keys, and values computed from them, fit into a core's own cache."""
 
 
 @dataclass(frozen=True)
 class CloseKeys:
-    """Keys that are numbers and lie close together, as those of a sequence do: the position of each number from the
-    lowest on, -1 where the file has no such key."""
+    """Keys that are numbers and close together, as those of a sequence are: the position of each number from the lowest
+    on, -1 if the file has no such key."""
 
     low: int
     positions: npt.NDArray[np.signedinteger[Any]]
@@ -57,7 +56,7 @@ class CloseKeys:
         return self.positions.nbytes
 
     def find(self, wanted: KeyCodes) -> Offsets:
-        """Positions of all rows with one of these keys, ascending. `wanted` ascends."""
+        """Returns the positions of all rows with one of these keys, ascending. `wanted` is ascending."""
         start = np.searchsorted(wanted, self.low)
         stop = np.searchsorted(wanted, self.low + len(self.positions) - 1, side="right")
         found = self.positions[wanted[start:stop] - self.low]
@@ -66,7 +65,7 @@ class CloseKeys:
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Keys of any kind in ascending order, with the position of each."""
+    """Keys of any type in ascending order, with the position of each."""
 
     codes: KeyCodes
     positions: Offsets
@@ -76,7 +75,7 @@ class SortedKeys:
         return self.codes.nbytes + self.positions.nbytes
 
     def find(self, wanted: KeyCodes) -> Offsets:
-        """As of `CloseKeys`."""
+        """As `CloseKeys.find`."""
         low, high = (np.searchsorted(self.codes, wanted, side=side) for side in ("left", "right"))
         count = high - low
         several = [np.arange(a, b) for a, b in zip(low[count > 1], high[count > 1], strict=True)]
@@ -84,28 +83,28 @@ class SortedKeys:
 
 
 def find_replaced(ground: IcebergGround, partition_keys: tuple[str, ...], results: Sequence[WriteResult]) -> list[Hit]:
-    """Live rows of the head whose keys the results delete. Rows that a key deletes already are named once more: that
+    """Finds live rows of the head whose keys the results delete. Rows that a key deletes already may be included, which
     changes nothing."""
     table, head = ground.table, ground.head
     schema = table.metadata.schema()
-    wanted = _wanted(table.io, schema, results)
-    if head is None or not wanted:
+    deleted_keys = _wanted(table.io, schema, results)
+    if head is None or not deleted_keys:
         return []
     deletes, hits = DeleteFilter(table.io, schema), []
     for planned in plan_files(table.metadata, table.io, head, partition_keys):
-        keys = _of_file(planned, wanted)
+        keys = _of_file(planned, deleted_keys)
         if keys is None or not _may_hold(planned.file, schema, keys):
             continue
-        found = _find_rows(table.io, schema, planned.file, keys)
-        if len(found):
-            alive = np.setdiff1d(found, deletes.positions(planned.describe()), assume_unique=True)
+        positions = _find_rows(table.io, schema, planned.file, keys)
+        if len(positions):
+            alive = np.setdiff1d(positions, deletes.positions(planned.describe()), assume_unique=True)
             hits += [Hit(planned.file, planned.indexed.spec_id, alive)] if len(alive) else []
     return hits
 
 
 def encode_keys(rows: pa.Table) -> KeyCodes:
-    """One value for each row, equal for equal keys alone: columns are in the lake's types. A null, which only rows have
-    that were deleted before the table was adopted, is like some value: such rows are found, and are dead already."""
+    """Encodes keys: one value for each row, equal only for equal keys; columns have the lake's types. Only rows deleted
+    before the table was adopted have nulls in keys; they may match some key, and are deleted already."""
     columns = [column.combine_chunks() for column in rows.columns]
     if len(columns) <= 2 and all(map(_is_number, columns)):
         numbers = [_numbers(column) for column in columns]
@@ -124,20 +123,21 @@ def _wanted(io: FileIO, schema: Schema, results: Sequence[WriteResult]) -> dict[
 
 
 def _ascending(parts: Sequence[KeyCodes]) -> KeyCodes:
-    """Each once. NumPy's `unique` takes sixteen times as long for a million numbers as to sort them."""
+    """Merges sorted keys without duplicates. NumPy's `unique` takes sixteen times as long for a million numbers as
+    sorting them."""
     codes = np.sort(np.concatenate(parts))
     return codes[np.concatenate([[True], codes[1:] != codes[:-1]])] if len(codes) else codes
 
 
 def _of_file(planned: PlannedFile, wanted: dict[Bucket, KeyCodes]) -> KeyCodes | None:
-    """Those to look for in a file; in one that does not say its bucket, all."""
+    """Returns the keys to look up in a file; all of them if it does not record its bucket."""
     if planned.bucket is not None:
         return wanted.get(planned.bucket)
     return _ascending(list(wanted.values()))
 
 
 def _may_hold(file: DataFile, schema: Schema, keys: KeyCodes) -> bool:
-    """By the bounds of a key that is one long."""
+    """Whether a file may contain a key, by the bounds of a key column of type long."""
     ids = key_ids(schema)
     low, high = ((bounds or {}).get(ids[0]) for bounds in (file.lower_bounds, file.upper_bounds))
     if len(ids) > 1 or keys.dtype != np.int64 or low is None or high is None or len(low) != 8 or len(high) != 8:
@@ -146,34 +146,34 @@ def _may_hold(file: DataFile, schema: Schema, keys: KeyCodes) -> bool:
 
 
 def _find_rows(io: FileIO, schema: Schema, file: DataFile, wanted: KeyCodes) -> Offsets:
-    kept = _KEPT.find(file.file_path)
-    if kept is None:
+    codes = _KEPT.find(file.file_path)
+    if codes is None:
         parts = [*_codes(io, schema, file.file_path)]
-        kept = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        if (found := find_among(kept, wanted)) is not None:
-            _KEPT.put(file.file_path, kept)
-            return found
-    if isinstance(kept, np.ndarray):
-        kept = index_keys(kept)
-        _KEPT.put(file.file_path, kept)
-    return kept.find(wanted)
+        codes = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        if (positions := find_among(codes, wanted)) is not None:
+            _KEPT.put(file.file_path, codes)
+            return positions
+    if isinstance(codes, np.ndarray):
+        codes = index_keys(codes)
+        _KEPT.put(file.file_path, codes)
+    return codes.find(wanted)
 
 
 def find_among(codes: KeyCodes, wanted: KeyCodes) -> Offsets | None:
-    """As `find` of their index, which takes five times as long to make as to look through all of them once. `wanted` is
-    not empty. None: they are no numbers, or the wanted ones lie too far apart."""
+    """As `find` of their index, which takes five times as long to build as one pass over all keys. `wanted` is not
+    empty. None: the keys are not numbers, or the requested ones are too far apart."""
     if not len(codes) or codes.dtype != np.int64:
         return None
     low, span = int(wanted[0]), int(wanted[-1]) - int(wanted[0]) + 1
     if span > _CLOSE * len(codes):
         return None
-    is_wanted = np.zeros(span + 1, np.bool_)  # the last one stands for every number outside
+    is_wanted = np.zeros(span + 1, np.bool_)  # the last element is for every number outside
     is_wanted[wanted - low] = True
-    found = []
+    parts = []
     for start in range(0, len(codes), _CHUNK_ROWS):
-        above = (codes[start : start + _CHUNK_ROWS] - low).view(np.uint64)  # of a lower one: not below the span
-        found.append(np.flatnonzero(is_wanted[np.minimum(above, span).view(np.int64)]) + start)
-    return np.concatenate(found)
+        above = (codes[start : start + _CHUNK_ROWS] - low).view(np.uint64)  # lower ones wrap above the span
+        parts.append(np.flatnonzero(is_wanted[np.minimum(above, span).view(np.int64)]) + start)
+    return np.concatenate(parts)
 
 
 def index_keys(codes: KeyCodes) -> CloseKeys | SortedKeys:
@@ -185,7 +185,7 @@ def index_keys(codes: KeyCodes) -> CloseKeys | SortedKeys:
 
 
 def _find_close(codes: npt.NDArray[np.int64]) -> CloseKeys | None:
-    """None: they lie too far apart, or one is there twice."""
+    """None: they are too far apart, or one occurs twice."""
     low, span = int(codes.min()), int(codes.max()) - int(codes.min()) + 1
     if span > _CLOSE * len(codes):
         return None

@@ -42,19 +42,19 @@ from lakeward.spi import OFFSETS_KEY, OWN_OFFSETS_KEY, ROUND_KEY, encode_fluss_o
 
 @dataclass(frozen=True)
 class NewManifests:
-    """`dropped`: the files that left."""
+    """New manifests. `dropped`: files that left the table."""
 
     manifests: list[ManifestFile]
     dropped: list[DataFile]
 
 
 def write_manifests(target: ManifestTarget, ground: IcebergGround, change: IcebergChange) -> NewManifests:
-    """Raises `LakeTampered` when a file to be dropped is not live: the caller looked at the same head."""
+    """Writes manifests. Raises `LakeTampered` if a file to be dropped is not live: the caller read the same head."""
     metadata, head = ground.table.metadata, load_manifests(target.io, ground.head)
-    kept, parts = _take_apart(target, ground, head, change)
-    for manifest in [m for m in kept if is_small(m) and _key(m) in parts]:
+    unchanged, parts = _take_apart(target, ground, head, change)
+    for manifest in [m for m in unchanged if is_small(m) and _key(m) in parts]:
         parts[_key(manifest)].stay += existing(load_entries(target.io, manifest))
-        kept.remove(manifest)
+        unchanged.remove(manifest)
     specs, sequence = metadata.specs(), metadata.next_sequence_number()
     written = []
     for (content, spec_id), part in sorted(parts.items(), key=lambda item: item[0]):
@@ -62,17 +62,17 @@ def write_manifests(target: ManifestTarget, ground: IcebergGround, change: Icebe
         written.append(write_manifest(target, specs[spec_id], content, entries))
         remember(written[-1], part.new, part.stay, sequence)
     dropped = [e.data_file for part in parts.values() for e in part.gone]
-    return NewManifests([*written, *merge_manifests(target, kept, specs)], dropped)
+    return NewManifests([*written, *merge_manifests(target, unchanged, specs)], dropped)
 
 
 _Key = tuple[ManifestContent, int]
-"""Content and partition spec: what all entries of a manifest share."""
+"""Content and partition spec, which all entries of a manifest share."""
 
 
 @dataclass
 class _Part:
-    """Entries of one new manifest: new files, what is left of manifests that name a dropped file, and of small ones, as
-    each manifest costs readers an open; and the dropped files."""
+    """Entries of one new manifest: new files, remaining entries of manifests that name a dropped file, and entries of
+    small manifests, as each manifest costs readers a request; and the dropped files."""
 
     new: list[ManifestEntry] = field(default_factory=list)
     stay: list[ManifestEntry] = field(default_factory=list)
@@ -82,25 +82,25 @@ class _Part:
 def _take_apart(
     target: ManifestTarget, ground: IcebergGround, head: list[ManifestFile], change: IcebergChange
 ) -> tuple[list[ManifestFile], dict[_Key, _Part]]:
-    """The manifests that name no dropped file, and what is to be written."""
+    """Returns the manifests that name no dropped file, and the entries to write."""
     parts: dict[_Key, _Part] = defaultdict(_Part)
     for content, files in ((ManifestContent.DATA, change.data), (ManifestContent.DELETES, change.delete_files)):
         for n in files:
             parts[content, n.spec_id].new += added([(n.file, n.sequence)], target.snapshot_id)
-    kept, left = list[ManifestFile](), set(change.drop)
+    unchanged, not_found = list[ManifestFile](), set(change.drop)
     for manifest in head:
-        entries = load_entries(target.io, manifest) if left else ()
-        gone = {file_key(e.data_file) for e in entries} & left
-        if not gone:
-            kept.append(manifest)
+        entries = load_entries(target.io, manifest) if not_found else ()
+        dropped_here = {file_key(e.data_file) for e in entries} & not_found
+        if not dropped_here:
+            unchanged.append(manifest)
             continue
         part = parts[_key(manifest)]
-        part.gone += [e for e in entries if file_key(e.data_file) in gone]
-        part.stay += existing(e for e in entries if file_key(e.data_file) not in gone)
-        left -= gone
-    if left:
-        raise _not_live(ground, min(left, key=str))
-    return kept, parts
+        part.gone += [e for e in entries if file_key(e.data_file) in dropped_here]
+        part.stay += existing(e for e in entries if file_key(e.data_file) not in dropped_here)
+        not_found -= dropped_here
+    if not_found:
+        raise _not_live(ground, min(not_found, key=str))
+    return unchanged, parts
 
 
 def _key(manifest: ManifestFile) -> _Key:
@@ -115,13 +115,13 @@ def _not_live(ground: IcebergGround, key: FileKey) -> LakeTampered:
 
 
 LIVE_IDS = 2**62
-"""Ids of rounds' snapshots are at most this number, those of live snapshots, which no catalog ever names, above it."""
+"""Snapshot ids of rounds are at most this number; those of live snapshots, which no catalog names, are above it."""
 
 
 class SnapshotBuilder:
-    """Builds the snapshots of one table's commits. `is_live`: a snapshot that only an answer of the live catalog names:
-    its files need not survive a power cut, it removes no other snapshot, and its time is that of the head: engines that
-    choose a snapshot by the time at which they began would pass over one from now."""
+    """Builds the snapshots of one table's commits. `is_live`: for a snapshot that only an answer of the live catalog
+    names: its files need not survive a power failure, it removes no other snapshot, and its time is that of the head,
+    as engines that choose a snapshot by the time at which they began would skip a newer one."""
 
     def __init__(self, clock: Clock, *, is_live: bool = False) -> None:
         self._clock, self._is_live = clock, is_live
@@ -129,8 +129,8 @@ class SnapshotBuilder:
     def build(
         self, ground: IcebergGround, round_id: RoundId, keys: Mapping[str, str], change: IcebergChange
     ) -> Snapshot:
-        """Writes the manifests; all files written for it are durable then. Raises `FileNotFoundError` when somebody
-        took away a file of the round."""
+        """Writes the manifests; all files of the snapshot are durable then. Raises `FileNotFoundError` if a file of the
+        round was deleted."""
         metadata, head = ground.table.metadata, ground.head
         target = ManifestTarget(
             io=ground.table.io,
@@ -162,14 +162,14 @@ class SnapshotBuilder:
                 **lineage,
             }
         )
-        if not self._is_live:  # writers did it for data files
+        if not self._is_live:  # writers synced the data files
             sync_files([*(n.file.file_path for n in change.delete_files), *target.paths])
         return snapshot
 
 
 def offset_keys(info: TableInfo, ground: IcebergGround, offsets: OffsetMap) -> dict[str, str | None]:
-    """In the Fluss setting `fluss-offsets` is the path that Fluss gave for this commit (`CommitProperties.extra`); a
-    commit that moves nothing copies the last one."""
+    """Returns the keys for offsets. With Fluss, `fluss-offsets` is the path that Fluss gave for this commit
+    (`CommitProperties.extra`); a commit that moves nothing copies the last one."""
     partitions = find_partitions(info.descriptor)
     if partitions is None:
         return {OFFSETS_KEY: _text(offsets.to_json())}
@@ -183,7 +183,7 @@ def _text(body: Mapping[str, Any]) -> str:
 
 
 def _spill(target: ManifestTarget, text: str) -> str:
-    """Offsets that are long go to a file."""
+    """Writes long offsets to a file."""
     if len(text) <= INLINE_LIMIT or not text.startswith("{"):
         return text
     path = target.new_path("offsets", "json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The change that a rewrite is, on the head as it is now: which groups are still whole, which deletes go along, which
+"""The change of a rewrite on the current head: which groups are still complete, which deletes are carried over, which
 delete files touch no live file any more.
 """
 
@@ -31,8 +31,8 @@ _MERGED_BELOW = 4
 
 @dataclass
 class Replacement:
-    """`hits`: rows of new files that were deleted since the plan. `merged`: rows of files that stay, whose delete files
-    become one."""
+    """A planned rewrite. `hits`: rows of new files that were deleted since the plan. `merged`: rows of remaining files,
+    whose delete files are merged into one."""
 
     data: list[NewFile] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Replacement:
 def plan_replacement(
     ground: IcebergGround, partition_keys: tuple[str, ...], results: Sequence[RewriteResult]
 ) -> Replacement:
-    """Reads the positions that lie on the inputs by now, all of which are live; writes nothing."""
+    """Reads the positions deleted from the inputs by now, all of which are live; writes nothing."""
     live = _live(ground, partition_keys)
     deletes = DeleteFilter(ground.table.io, ground.table.metadata.schema())
     plan = Replacement()
@@ -61,7 +61,7 @@ def plan_replacement(
 
 
 def _merge_deletes(plan: Replacement, remaining: Sequence[PlannedFile], deletes: DeleteFilter) -> None:
-    """Positions on the files that stay, out of many small delete files into one for each partition: every round leaves
+    """Merges positions on remaining files from many small delete files into one for each partition: every round leaves
     one, and every reader of a file opens all that may name it."""
     touching: dict[tuple[int, Record], dict[FileKey, DeleteEntry]] = defaultdict(dict)
     for p in remaining:
@@ -76,8 +76,8 @@ def _merge_deletes(plan: Replacement, remaining: Sequence[PlannedFile], deletes:
 
 
 def _small(entries: Mapping[FileKey, DeleteEntry]) -> list[FileKey]:
-    """Delete files that are merged: the smallest, as long as the next holds at most so many times their rows. Few are
-    left, and a position is written again only when smaller files hold a quarter of its file's rows."""
+    """Selects delete files to merge: the smallest, as long as the next has at most a certain multiple of their rows.
+    Few remain, and a position is written again only when smaller files hold a quarter of its file's rows."""
     chosen, rows = list[FileKey](), 0
     for key, entry in sorted(entries.items(), key=lambda item: (item[1].file.record_count, str(item[0]))):
         if chosen and entry.file.record_count > _MERGED_BELOW * rows:
@@ -94,8 +94,9 @@ def _live(ground: IcebergGround, partition_keys: tuple[str, ...]) -> dict[str, P
 def find_whole(
     ground: IcebergGround, partition_keys: tuple[str, ...], results: Sequence[RewriteResult]
 ) -> list[RewriteResult]:
-    """Those whose inputs are all live under their path and sequence number, lie under today's spec, as deletes by key
-    would not reach the new file of another, and got no row ids since the plan, which the new file does not have."""
+    """Returns groups whose inputs are all live under their path and sequence number, have the current spec, as
+    deletes by key would not reach a new file of another, and got no row ids since the plan, which the new file does
+    not have."""
     live, spec_id = _live(ground, partition_keys), ground.table.metadata.default_spec_id
 
     def is_input(file: LakeFile) -> bool:
@@ -127,7 +128,7 @@ def _take(
 
 
 def _hits(files: Sequence[tuple[int, DataFile]], positions: Offsets) -> list[Hit]:
-    """Positions among all rows of a group, by the file that holds them."""
+    """Assigns positions among all rows of a group to the files that have them."""
     hits, start = [], 0
     for spec_id, file in files:
         low, high = np.searchsorted(positions, [start, start + file.record_count])
@@ -143,7 +144,8 @@ def _dangling(
     remaining: Sequence[PlannedFile],
     deletes: DeleteFilter,
 ) -> set[FileKey]:
-    """Delete files that touched an input and touch nothing that stays. Younger deletes by key go on to the new file."""
+    """Returns delete files that touched an input and touch no remaining file. Younger deletes by key apply to the new
+    file."""
     touched = {file_key(d.file): d for p in dropped for d in p.deletes}
     used = {file_key(d.file) for p in remaining for d in p.deletes if d.content != "positions"}
     used |= {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A commit as data: the new snapshot and what must hold for it to land. Sent as often as need be, unchanged.
+"""A commit as data: the new snapshot and the requirements for it to land. It can be sent again unchanged.
 
-PyIceberg's own transaction keeps one requirement of each type and re-bases a stale commit; this request does neither.
+PyIceberg's own transaction has one requirement of each type and re-bases a stale commit; this request does neither.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from lakeward.protocol.heartbeat import LEASED, LeaseCheck, LeasedAnswer, Leased
 from lakeward.spi import TAG, LakeTotals
 
 FOR_EVER_MS = 2**63 - 1
-"""A tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""
+"""A tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never removes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRequest(Packed):
-    """`main` and `tag` are the very snapshots that were checked; None: the reference must not exist."""
+    """A commit request. `main` and `tag`: the snapshots that were checked; None: the reference must not exist."""
 
     packed_as: ClassVar = ("iceberg-commit", 2)
 
@@ -70,11 +70,11 @@ class CommitRequest(Packed):
     tag: int | None
     main_ref: str | None
     is_first: bool
-    """The table had no snapshot at all: no tag can exist, and PyIceberg refuses to be asked."""
+    """The table had no snapshot: no tag can exist, and PyIceberg refuses the requirement."""
 
     snapshot: Snapshot
     refs: dict[str, int] = field(default_factory=dict)
-    """Other tags and branches as they were seen; demanded by a commit that takes snapshots out, which one of them may
+    """Other tags and branches as they were read; required by a commit that removes snapshots, which one of them may
     need.
     """
 
@@ -115,8 +115,10 @@ class CommitRequest(Packed):
 
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
-        kept = None if self.main_ref is None else SnapshotRef.model_validate_json(self.main_ref)
-        limits = {} if kept is None else kept.model_dump(by_alias=True, exclude={"snapshot_id", "snapshot_ref_type"})
+        main_ref = None if self.main_ref is None else SnapshotRef.model_validate_json(self.main_ref)
+        limits = (
+            {} if main_ref is None else main_ref.model_dump(by_alias=True, exclude={"snapshot_id", "snapshot_ref_type"})
+        )
         main = {
             "ref-name": MAIN_BRANCH,
             "type": SnapshotRefType.BRANCH,
@@ -130,17 +132,19 @@ class CommitRequest(Packed):
             "max-ref-age-ms": FOR_EVER_MS,
         }
         moves = (SetSnapshotRefUpdate.model_validate(main), SetSnapshotRefUpdate.model_validate(tag))
-        gone = (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(self.expire)}),) if self.expire else ()
-        return (AddSnapshotUpdate(snapshot=self.snapshot), *moves, *gone)
+        removed_snapshots = (
+            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(self.expire)}),) if self.expire else ()
+        )
+        return (AddSnapshotUpdate(snapshot=self.snapshot), *moves, *removed_snapshots)
 
 
 def assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:
-    """The reference points there; None: it does not exist."""
+    """Requires that the reference points to this snapshot; None: that it does not exist."""
     return AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": snapshot_id})
 
 
 _REFUSED = (BadRequestError, UnauthorizedError, AuthorizationExpiredError, ForbiddenError, TooManyRequestsError)
-"""Answers that say for certain that nothing was committed."""
+"""Answers from which it is certain that nothing was committed."""
 
 _COMMIT_ERRORS: dict[int, type[Exception]] = {
     409: CommitFailedException,
@@ -150,11 +154,12 @@ _COMMIT_ERRORS: dict[int, type[Exception]] = {
 }
 
 CONFLICTS = (CommitFailedException, ValueError)
-"""ValueError: another branch took the sequence number; the request can never land any more."""
+"""ValueError: another branch used the sequence number; the request can never land."""
 
 
 def send(connection: IcebergConnection, table: Table, request: CommitRequest) -> TableMetadata:
-    """The table's metadata after it. Raises `CONFLICTS`, `CommitUnknown`, `LakeTableGone`, `LakeUnavailable`."""
+    """Sends the request; returns the table's metadata after it. Raises `CONFLICTS`, `CommitUnknown`, `LakeTableGone`,
+    `LakeUnavailable`."""
     with _ending(table, request):
         response = connection.catalog.commit_table(table, request.requirements, request.updates)
     if not connection.removes_old_metadata(connection.catalog):
@@ -165,8 +170,8 @@ def send(connection: IcebergConnection, table: Table, request: CommitRequest) ->
 def send_leased(
     connection: IcebergConnection, table: Table, request: CommitRequest, leased: LeasedCommit
 ) -> tuple[LakeTotals, LeasedAnswer | None]:
-    """Figures of the table after it, and the coordinator's answer; None from a server that was replaced by an older one
-    since the catalog was opened. Raises `LeaseLost` besides what `send` raises."""
+    """Sends a leased commit. Returns figures of the table after it, and the coordinator's answer; None from a server
+    that was replaced by an older version since the catalog was opened. Raises `LeaseLost` and the errors of `send`."""
     catalog, name = connection.catalog, table.name()
     assert isinstance(catalog, RestCatalog), "only a REST catalog names its coordinator"
     may_expire = tuple(int(s.snapshot_id) for s in leased.check.expirable)
@@ -200,7 +205,7 @@ def send_leased(
 
 def _check_refused(body: str, table: str, check: LeaseCheck) -> None:
     """Raises `LeaseLost` if the catalog refused the commit for its lease."""
-    with suppress(ValueError):  # of another answer
+    with suppress(ValueError):  # another kind of answer
         refusal = ErrorResponse.model_validate_json(body).error
         if refusal.type == LeaseLost.__name__:
             raise LeaseLost(table=table, round_id=check.round_id, job=check.job, reason=refusal.message)
@@ -208,7 +213,7 @@ def _check_refused(body: str, table: str, check: LeaseCheck) -> None:
 
 @contextmanager
 def _ending(table: Table, request: CommitRequest) -> Iterator[None]:
-    """Translates errors of a commit by what they say of its outcome."""
+    """Translates errors of a commit by what is known of its outcome."""
     name = ".".join(table.name())
     unknown: tuple[type[Exception], ...] = (RESTError, RequestException, InvalidRequest, *database_errors())
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolve (design.md 6.4): replaced offsets and keys become positions in data files, of the head or of the round.
+"""Resolve (design.md 6.4): replaced offsets and keys become positions in data files of the head or of the round.
 
-A file in ascending offset order gives a position by rank; any other by reading its `__offset` column.
+In a file with ascending offsets a position is the rank; in any other it is looked up in the `__offset` column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakeward.model import Bucket, Offsets, OffsetSet, cast_column
 
 @dataclass(frozen=True)
 class Candidate:
-    """A data file that may hold replaced rows. `load` gives its offsets in file order."""
+    """A data file that may contain replaced rows. `load` returns its offsets in file order."""
 
     file: DataFile
     spec_id: int
@@ -47,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Hit:
-    """Rows of one data file that go; positions ascending."""
+    """Rows of one data file to delete; positions ascending."""
 
     file: DataFile
     spec_id: int
@@ -65,17 +65,17 @@ class Resolution:
 
 
 def resolve(replaced: Mapping[Bucket, OffsetSet], candidates: Iterable[Candidate]) -> Resolution:
-    """Looks in every file whose bucket and bounds fit; a file whose bucket is unknown is looked at for all."""
+    """Searches every file whose bucket and bounds match; a file whose bucket is unknown is searched for all buckets."""
     by_bucket: dict[Bucket | None, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_bucket[candidate.bucket].append(candidate)
     result, found_in = Resolution(), _Hits()
-    for bucket, wanted in replaced.items():
-        if not wanted:
+    for bucket, offsets in replaced.items():
+        if not offsets:
             continue
-        left = _resolve_bucket(wanted, [*by_bucket[bucket], *by_bucket[None]], found_in)
-        if left:
-            result.missing[bucket] = left
+        unresolved = _resolve_bucket(offsets, [*by_bucket[bucket], *by_bucket[None]], found_in)
+        if unresolved:
+            result.missing[bucket] = unresolved
     result.hits = found_in.hits()
     return result
 
@@ -92,7 +92,7 @@ class _Hits:
 
 
 def _resolve_bucket(wanted: OffsetSet, candidates: list[Candidate], found_in: _Hits) -> OffsetSet:
-    """What is left unfound."""
+    """Returns the offsets that no file has."""
     seen = np.zeros(len(wanted), np.bool_)
     for candidate in candidates:
         low, high = _window(wanted.values, candidate)
@@ -106,7 +106,7 @@ def _resolve_bucket(wanted: OffsetSet, candidates: list[Candidate], found_in: _H
 
 
 def _window(wanted: Offsets, candidate: Candidate) -> tuple[int, int]:
-    """The slice of `wanted` that lies within the file's bounds."""
+    """Returns the slice of `wanted` that lies within the file's bounds."""
     if candidate.first is None or candidate.last is None:
         return 0, len(wanted)
     low, high = np.searchsorted(wanted, [candidate.first, candidate.last + 1])
@@ -117,7 +117,7 @@ BATCH_ROWS = 262_144
 
 
 def key_schema(schema: Schema) -> pa.Schema:
-    """The identifier columns as files have them, in the order of their ids, which `equality_ids` follow."""
+    """Returns the identifier columns as files have them, in the order of their ids, as in `equality_ids`."""
     return pa.schema([to_arrow_field(schema.find_field(i)) for i in key_ids(schema)])
 
 
@@ -135,9 +135,8 @@ def conform_keys(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Tab
 
 
 def find_same_round(io: FileIO, schema: Schema, keys: Sequence[WrittenFile], files: Sequence[Hit]) -> Iterator[Hit]:
-    """Rows of `files`, all older than these keys and of the same round, that the keys delete. `files` come without
-    positions.
-    """
+    """Finds rows of `files` that the keys delete; the files are older than the keys and of the same round. `files` come
+    without positions."""
     if not keys or not files:
         return
     ids = key_ids(schema)
@@ -153,7 +152,7 @@ def find_same_round(io: FileIO, schema: Schema, keys: Sequence[WrittenFile], fil
 
 
 def merge_hits(hits: Sequence[Hit]) -> list[Hit]:
-    """One per file: a row may be deleted by several later sub-splits."""
+    """Merges hits to one per file: a row may be deleted by several later sub-splits."""
     by_path: dict[str, list[Hit]] = {}
     for hit in hits:
         by_path.setdefault(hit.file.file_path, []).append(hit)
@@ -164,12 +163,12 @@ def merge_hits(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def read_keys(io: FileIO, path: str, ids: Sequence[int]) -> Iterator[tuple[pa.Table, int]]:
-    """Key columns with the position of the first row, by field id."""
+    """Reads key columns with the position of the first row, by field id."""
     with io.new_input(path).open() as source:
         file = pq.ParquetFile(source)
         by_id = {int(f.metadata[FIELD_ID]): f.name for f in file.schema_arrow if f.metadata and FIELD_ID in f.metadata}
         if any(i not in by_id for i in ids):
-            return  # from before the key was a column: no row of it was alive when the table was adopted
+            return  # older than the key column: none of its rows was live when the table was adopted
         names = [by_id[i] for i in ids]
         start = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=names):
@@ -192,7 +191,7 @@ def data_candidates(table: Table, results: Sequence[WriteResult]) -> list[Candid
 
 
 def key_files(table: Table, results: Sequence[WriteResult]) -> list[NewFile]:
-    """Equality deletes, in the partition of the split that gave them."""
+    """Returns equality deletes, in the partition of the split that wrote them."""
     spec, schema = table.metadata.spec(), table.metadata.schema()
     return [
         NewFile(
@@ -207,7 +206,8 @@ def key_files(table: Table, results: Sequence[WriteResult]) -> list[NewFile]:
 
 
 def same_round_hits(table: Table, results: Sequence[WriteResult]) -> list[Hit]:
-    """Rows that an earlier result of the bucket wrote and a later one's keys delete. Results are in offset order."""
+    """Finds rows that an earlier result of the bucket wrote and a later one's keys delete. Results are in offset
+    order."""
     spec, schema = table.metadata.spec(), table.metadata.schema()
     older: dict[Bucket, list[Hit]] = {}
     hits: list[Hit] = []

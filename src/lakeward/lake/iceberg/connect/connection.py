@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection to a PyIceberg catalog: made on first use, shared by threads, with time limits on every call."""
+"""Connection to a PyIceberg catalog: opened on first use, shared by threads, with timeouts on every call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TIMEOUT_S = 30.0
 
 
 class _LimitedAdapter(HTTPAdapter):
-    """Requests without a limit of their own get one: PyIceberg sets none, and a silent catalog would hang a round."""
+    """Sets a timeout on requests without one: PyIceberg sets none, and a silent catalog would block a round."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class _LimitedAdapter(HTTPAdapter):
 
 
 class _RenewedToken(AuthManager):
-    """PyIceberg takes a token once; this one may be renewed while the connection lasts."""
+    """Reads the token again: PyIceberg takes it once, but it may be renewed while the connection lasts."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
@@ -55,16 +55,16 @@ class _RenewedToken(AuthManager):
 
 
 OWN_CALL = "X-Lakeward"
-"""A header of every call to a REST catalog that is made here: rounds and union reads, which the server knows of."""
+"""A header of all our calls to a REST catalog, by which the server recognises rounds and union reads."""
 
 COORDINATOR_ID = "lakeward.coordinator-id"
-"""A property that a catalog's configuration has where it shares a process with a coordinator: it takes leased commits
-of that coordinator's tables."""
+"""A property of a catalog that runs in the process of a coordinator: it accepts leased commits of that coordinator's
+tables."""
 
 
 class IcebergConnection:
-    """`options` are PyIceberg's catalog properties, plus `name`, `request-timeout-s` and `deletes`: how rows of hot
-    stores that know no offsets of replaced rows go, by `positions` or by `equality`."""
+    """A connection. `options`: PyIceberg's catalog properties, plus `name`, `request-timeout-s` and `deletes`: how rows
+    are deleted for hot stores that know no offsets of replaced rows, by `positions` or by `equality`."""
 
     def __init__(self, options: Mapping[str, str], clock: Clock | None = None, catalog: Catalog | None = None) -> None:
         self.options = dict(options)
@@ -86,7 +86,7 @@ class IcebergConnection:
             return self._catalog
 
     def close(self) -> None:
-        """Lets go of pooled connections. The next use connects again."""
+        """Closes pooled connections. The next use connects again."""
         with self._lock:
             catalog, self._catalog = self._catalog, None
         if catalog is not None:
@@ -114,13 +114,11 @@ class IcebergConnection:
         return catalog
 
     def removes_old_metadata(self, catalog: Catalog) -> bool:
-        """Whether the catalog itself does what PyIceberg's table would do after a commit: REST
-        servers and our own do.
-        """
+        """Whether the catalog itself does the work of PyIceberg's table after a commit: REST servers and our own do."""
         return isinstance(catalog, RestCatalog) or self.options.get("type") == "sql"
 
     def load(self, path: TablePath) -> Table:
-        """The table as it is now. Raises `LakeTableGone`, `LakeUnavailable`."""
+        """Loads the table. Raises `LakeTableGone`, `LakeUnavailable`."""
         with lake_errors(str(path), "load table"):
             table = self.catalog.load_table(identifier(path))
         with lake_errors(str(path), "look up the location of"):
@@ -128,11 +126,11 @@ class IcebergConnection:
         return table
 
     def load_planned(self, table: TableInfo) -> Table:
-        """The table as it is now, with the columns' names of the schema that `table` has. Raises as `load`."""
+        """Loads the table with the column names of the schema that `table` has. Raises as `load`."""
         return as_planned(self.load(table.path), table)
 
     def own_io(self, table: Table) -> OwnFileIO:
-        """Storage for what the table's metadata names. Raises `LakePathRefused`."""
+        """Opens storage for files that the table's metadata names. Raises `LakePathRefused`."""
         return OwnFileIO(self._storage(table), allowed_paths(table, self.catalog, self.options))
 
     def _storage(self, table: Table) -> FileIO:
@@ -148,24 +146,22 @@ class IcebergConnection:
             return self._vended.setdefault(name, VendedStorage(name, fetch, self.clock))
 
     def _shared(self, io: FileIO) -> FileIO:
-        """One per set of properties: an object store's client is dear to make, and a round loads its table several
-        times.
-        """
+        """Caches storage per set of properties: a client of an object store is expensive to create, and a round loads
+        its table several times."""
         key = (type(io).__name__, *sorted((k, str(v)) for k, v in io.properties.items()))
         with self._lock:
             return self._storages.setdefault(key, io)
 
     def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
-        """Storage for a writer: this process's options and environment, and what the handle says of endpoint and
-        region. Where a catalog hands out credentials, the writer asks it for its own.
-        """
+        """Opens storage for a writer: this process's options and environment, with endpoint and region from the handle.
+        If the catalog vends credentials, the writer requests its own."""
         if table := properties.get(TABLE_MARK):
             return VendedFileIO(self._vended_storage(table))
         return self._shared(load_file_io({**without_code(properties), **self.options}, location))
 
 
 def as_planned(lake_table: Table, table: TableInfo) -> Table:
-    """As `load_planned`, of one that is loaded."""
+    """As `load_planned`, for a loaded table."""
     metadata = planned_view(lake_table.metadata, table.schema)
     if metadata is lake_table.metadata:
         return lake_table
@@ -182,7 +178,7 @@ def _open(name: str, options: dict[str, Any]) -> Catalog:
     if options.get("type") == "sql":
         from lakeward.lake.iceberg.connect.sqlcatalog import (
             IcebergSqlCatalog,
-        )  # SQLAlchemy comes with it, which REST clients need not load
+        )  # imports SQLAlchemy, which REST clients need not load
 
         return IcebergSqlCatalog(name, **{k: v for k, v in options.items() if k != "type"})
     return open_catalog(name, options)
@@ -193,5 +189,5 @@ def identifier(path: TablePath) -> tuple[str, str]:
 
 
 def storage_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties that may travel: credentials come from each process's own environment."""
+    """Returns properties without credentials, which come from each process's own environment."""
     return {k: str(v) for k, v in without_secrets(properties).items() if k != "uri"}

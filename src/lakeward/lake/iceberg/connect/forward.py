@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A catalog that came back from an older copy: each table's pointer goes forward to the table's newest metadata file.
+"""Moves a catalog that was restored from an older copy forward: each table's pointer to the table's newest metadata
+file.
 
-The copy names a file that the table outgrew, and after `write.metadata.previous-versions-max` commits deleted. The
-newest one lies in the same folder; this catalog wrote it, so its name carries the catalog's mark. Never backwards,
-never to another table's.
+The copy names an older file, which later commits delete after `write.metadata.previous-versions-max` versions. The
+newest one lies in the same folder; this catalog wrote it, so its name has the catalog's mark. A pointer never moves
+backwards or to another table's file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from lakeward.spi import TABLE_ID_KEY
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataVersion:
-    """One metadata file, as far as its place in a table's history goes. Names are those of files, without folders."""
+    """Place of one metadata file in a table's history. Names are file names, without folders."""
 
     location: str
     table_uuid: uuid.UUID
@@ -52,7 +53,7 @@ class MetadataVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class Forward:
-    """What became of one table's pointer. `after` None: it stays, and `words` say why."""
+    """Outcome for one table's pointer. `after` None: it was not moved, and `words` gives the reason."""
 
     table: str
     before: str
@@ -61,8 +62,8 @@ class Forward:
 
 
 def move_forward(connection: IcebergConnection) -> list[Forward]:
-    """Called once, before anybody uses the catalog. Everything is planned before the first pointer moves, and a crash
-    in the middle leaves pointers that a repeated call moves. Raises `LakeHistoriesDiffer`, `LakeUnavailable`."""
+    """Called once, before the catalog is used. All moves are planned before the first pointer moves; after a crash a
+    repeated call moves the rest. Raises `LakeHistoriesDiffer`, `LakeUnavailable`."""
     catalog = connection.catalog
     assert isinstance(catalog, IcebergSqlCatalog)
     io = PyArrowFileIO(dict(connection.options))
@@ -78,7 +79,7 @@ def move_forward(connection: IcebergConnection) -> list[Forward]:
 
 
 def _plan(catalog: IcebergSqlCatalog, io: PyArrowFileIO, table: str, pointer: str) -> Forward | None:
-    """None: the pointer is the newest there is."""
+    """Plans one table's move; None: the pointer is the newest."""
     with lake_errors(table, "read metadata files of"):
         here, versions = _find(io, pointer, catalog.mark or "")
     ours = [v for v in versions if _is_same(v, here, pointer, catalog.mark or "")]
@@ -108,8 +109,8 @@ def _why_not(pointer: str, versions: Sequence[MetadataVersion], mark: str) -> st
 def plan_forward(
     table: str, pointer: str, here: MetadataVersion | None, versions: Sequence[MetadataVersion]
 ) -> MetadataVersion | None:
-    """The newest of `found`, all of this table and from its catalog; None when none is newer than the pointer's file.
-    `here` is that file, if it is still there. Raises `LakeHistoriesDiffer` when the newest does not follow from it, or
+    """Selects the newest of `found`, all of this table and from its catalog; None if none is newer than the pointer's
+    file. `here`: that file, if it exists. Raises `LakeHistoriesDiffer` if the newest does not follow from it, or if
     another may be as new."""
     ahead = {v.name: v for v in versions if v.number > _number(pointer)}
     if not ahead:
@@ -126,9 +127,8 @@ def plan_forward(
 
 
 def _history(newest: MetadataVersion, ahead: Mapping[str, MetadataVersion]) -> set[str]:
-    """Names of what it was made from: a version names the last ones before it, the oldest of those the ones before
-    that.
-    """
+    """Returns the names of its ancestors: a version names the last ones before it, and the oldest of those the ones
+    before that."""
     history = {newest.name, *newest.before}
     oldest = min(history, key=_number)
     while oldest in ahead and not history.issuperset(ahead[oldest].before):
@@ -140,8 +140,8 @@ def _history(newest: MetadataVersion, ahead: Mapping[str, MetadataVersion]) -> s
 def _is_rival(
     other: MetadataVersion, newest: MetadataVersion, history: set[str], ahead: Mapping[str, MetadataVersion]
 ) -> bool:
-    """Outside the newest one's history. A commit that crashed leaves one file that is older than the newest and that
-    nothing was made from; anything more is a history of its own, as after a start without --restored."""
+    """Returns versions outside the newest one's history. A crashed commit leaves one file that is older than the newest
+    and has no successor; anything else is a separate history, as after a start without --restored."""
     if other.name in history:
         return False
     if other.number == newest.number or other.updated_at_ms > newest.updated_at_ms:
@@ -159,7 +159,7 @@ def _is_same(version: MetadataVersion, here: MetadataVersion | None, pointer: st
 
 
 def _find(io: PyArrowFileIO, pointer: str, mark: str) -> tuple[MetadataVersion | None, list[MetadataVersion]]:
-    """The pointer's file, and those with higher numbers that the catalog of this mark wrote beside it."""
+    """Finds the pointer's file, and files with higher numbers in its folder that the catalog of this mark wrote."""
     folder = pointer.rpartition("/")[0]
     names = [
         f.name for f in list_folder(io, folder) if mark and carries(f.name, mark) and _number(f.name) > _number(pointer)
@@ -169,9 +169,8 @@ def _find(io: PyArrowFileIO, pointer: str, mark: str) -> tuple[MetadataVersion |
 
 
 def _read(io: PyArrowFileIO, location: str) -> MetadataVersion | None:
-    """None when it is gone, or not whole: a file is on disk before a catalog names it, so a torn one was never the
-    table's.
-    """
+    """Reads a file; None if it is missing or incomplete: a file is on disk before a catalog names it, so an incomplete
+    one was never the table's."""
     try:
         metadata = load_metadata(io, location, io.properties)
     except (FileNotFoundError, ValueError, ValidationError):
@@ -196,9 +195,8 @@ _SUFFIX = ".metadata.json"
 
 
 def newest_left(connection: IcebergConnection, table: TableInfo) -> str | None:
-    """The newest metadata file of this very table where its catalog would put it, if the files of its head are there
-    too. Raises `LakeUnavailable`.
-    """
+    """Finds the newest metadata file of this table where its catalog would put it, if the files of its head exist too.
+    Raises `LakeUnavailable`."""
     with lake_errors(str(table.path), "look for what is left of"):
         folder = _folder(connection, table)
         if folder is None:
@@ -223,7 +221,7 @@ def newest_table_id(metadata: TableMetadata) -> TableId | None:
 
 
 def _folder(connection: IcebergConnection, table: TableInfo) -> str | None:
-    """None where only the catalog knows: a REST catalog of others."""
+    """Returns the table's folder; None if only the catalog knows it, as a foreign REST catalog."""
     path = table.path
     try:
         root = connection.catalog.load_namespace_properties((path.database,)).get("location")
@@ -236,7 +234,7 @@ def _folder(connection: IcebergConnection, table: TableInfo) -> str | None:
 
 
 def _read_metadata(io: PyArrowFileIO, location: str) -> TableMetadata | None:
-    """None for one that is not whole: it never was the table's."""
+    """Reads metadata; None for an incomplete file, which never was the table's."""
     try:
         return load_metadata(io, location, io.properties)
     except (FileNotFoundError, ValueError, ValidationError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intents as small objects in the table's metadata folder, one per round: the Fluss setting has no database of ours."""
+"""Stores intents as small objects in the table's metadata folder, one per round: Fluss keeps no intents."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ PREFIX = "lakeward-intent-"
 
 
 class IcebergIntentStore(IntentStore):
-    """Names begin otherwise than those of our data and manifests, so that orphan removal does not take them
-    for such.
-    """
+    """Intents of one table. Their names have another prefix than our data and manifests, so that orphan removal ignores
+    them."""
 
     def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
         self._connection, self._table = connection, table
@@ -46,9 +45,8 @@ class IcebergIntentStore(IntentStore):
                 self._write(table, replace(intent, state=IntentState.ABANDONED))
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
-        """One whose round is in the lake counts as committed: whoever recorded it may have
-        died before it could say so.
-        """
+        """Lists intents. An intent whose round is in the lake counts as committed: its writer may have died before it
+        recorded that."""
         table = self._connection.load(self._table.path)
         landed = {
             s.summary.additional_properties.get(ROUND_KEY) for s in table.metadata.snapshots if s.summary is not None
@@ -59,8 +57,8 @@ class IcebergIntentStore(IntentStore):
                 for i in (_read(table.io, path) for path in self._list(table))
                 if i is not None and i.table_id == table_id
             ]
-        known = [replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i for i in intents]
-        return sorted(known, key=lambda i: i.recorded_at_ms)
+        updated = [replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i for i in intents]
+        return sorted(updated, key=lambda i: i.recorded_at_ms)
 
     def forget(self, round_id: RoundId) -> None:
         table = self._connection.load(self._table.path)
@@ -88,7 +86,7 @@ def _filesystem(io: FileIO, folder: str) -> tuple[pafs.FileSystem, str]:
 
 
 def _read(io: FileIO, path: str) -> Intent | None:
-    """None for one that is gone, or was torn by a crash while it was written."""
+    """Reads an intent; None if it does not exist, or a crash left it incomplete."""
     try:
         with io.new_input(path).open() as source:
             return decode(Intent, json.loads(source.read()))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an Iceberg metadata file, bounded before and after it is unpacked: a megabyte of gzip is gigabytes of JSON."""
+"""Reads an Iceberg metadata file, with limits before and after decompression: a megabyte of gzip can be gigabytes of
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,17 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from lakeward.lake.metadatabounds import MetadataBounds
 
 _GZIP = 31
-"""zlib's word for a gzip header and the largest window."""
+"""zlib's parameter for a gzip header and the largest window."""
 
 
 def metadata_limit(options: Mapping[str, str]) -> int:
-    """Of JSON, packed and unpacked: parsed it takes some 20 times as much memory."""
+    """Returns the limit of the JSON, compressed and decompressed: parsed it takes about 20 times as much memory."""
     return MetadataBounds.parse(options).limit
 
 
 def load_metadata(io: FileIO, location: str, options: Mapping[str, str]) -> TableMetadata:
-    """Raises `LakeMetadataTooLarge`, `OSError`; `ValueError` and pydantic's errors for one that is not whole."""
+    """Loads metadata. Raises `LakeMetadataTooLarge`, `OSError`; `ValueError` and pydantic's errors for an incomplete
+    file."""
     return parse_metadata(read_metadata(io, location, metadata_limit(options)))
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyIceberg's SQL catalog without its repeated work: metadata files never change, so each is parsed once.
 
-A stock commit parses the metadata twice and copies all snapshots deeply: its cost grows with every round.
+The stock catalog parses the metadata twice for each commit and deep-copies all snapshots: its cost grows with every
+round.
 """
 
 from __future__ import annotations
@@ -62,28 +63,27 @@ _MARKS = sa.Table(
 
 
 def load_mark(engine: sa.Engine, catalog_name: str) -> str | None:
-    """Eight hexadecimal digits, chosen once for a catalog and kept in its database; None where that may not
-    be changed.
-    """
-    known = sa.select(_MARKS.c.mark).where(_MARKS.c.catalog_name == catalog_name)
+    """Loads eight hexadecimal digits, chosen once for a catalog and stored in its database; None if the database is
+    read-only."""
+    query = sa.select(_MARKS.c.mark).where(_MARKS.c.catalog_name == catalog_name)
     try:
-        with suppress(SQLAlchemyError):  # another process may make it at this moment
+        with suppress(SQLAlchemyError):  # another process may create it at this moment
             _MARKS.create(engine, checkfirst=True)
         with suppress(IntegrityError), engine.begin() as connection:
-            if connection.execute(known).scalar() is None:
+            if connection.execute(query).scalar() is None:
                 connection.execute(sa.insert(_MARKS).values(catalog_name=catalog_name, mark=uuid.uuid4().hex[:8]))
         with engine.begin() as connection:
-            return str(connection.execute(known).scalar_one())
+            return str(connection.execute(query).scalar_one())
     except SQLAlchemyError:
         return None
 
 
 _KEPT, _KEPT_BYTES = 256, 32 << 20
-"""Parsed metadata of so many tables, and of so much JSON; each holds every retained snapshot of its table."""
+"""The most cached tables, and bytes of their JSON; each has every retained snapshot of its table."""
 
 
 _ATTEMPTS = 8
-"""A round's commit, an expiry and an ALTER may meet; each checks its own requirements again and goes on."""
+"""A round's commit, an expiry and an ALTER may collide; each checks its own requirements again and continues."""
 
 
 class IcebergSqlCatalog(SqlCatalog):
@@ -96,13 +96,12 @@ class IcebergSqlCatalog(SqlCatalog):
 
     @cached_property
     def mark(self) -> str | None:
-        """In the name of every metadata file that this catalog writes from its second version on."""
+        """The mark in the name of every metadata file that this catalog writes from its second version on."""
         return load_mark(self.engine, self.name)
 
     def _load_file_io(self, properties: Properties = {}, location: str | None = None) -> FileIO:  # noqa: B006
-        """By the catalog's own options, whatever a table's properties name. One per kind of storage: an object store's
-        client is dear to make.
-        """
+        """Opens storage with the catalog's own options, whatever a table's properties are. One per kind of storage: a
+        client of an object store is expensive to create."""
         scheme = (location or "").partition(":")[0]
         with self._cache_lock:
             if scheme not in self._storages:
@@ -126,7 +125,7 @@ class IcebergSqlCatalog(SqlCatalog):
         check_properties(name, properties, self.properties.get(ALLOWED_OPTION, ""))
 
     def _check_places(self, name: tuple[str, ...], location: str, properties: Properties) -> None:
-        """A table whose files lie where nobody would open them is not made. Raises `LakePathRefused`."""
+        """Creates a table. Refuses a location from which clients would not open files. Raises `LakePathRefused`."""
         allowed = pointed_paths(name, f"{location.rstrip('/')}/metadata/", self.properties)
         for key in PATH_PROPERTIES & properties.keys():
             allowed.check(properties[key])
@@ -185,7 +184,8 @@ class IcebergSqlCatalog(SqlCatalog):
     def _try_commit(
         self, name: tuple[str, ...], requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse | None:
-        """None when somebody else's commit came between: what was required is then checked again, on what they left."""
+        """Tries a commit; None if another commit came between: the requirements are then checked again on its
+        result."""
         current = self.load_table(name)
         for requirement in requirements:
             requirement.validate(current.metadata)
@@ -193,13 +193,13 @@ class IcebergSqlCatalog(SqlCatalog):
         if metadata is current.metadata:
             return _response(metadata, current.metadata_location)
         version = self._parse_metadata_version(current.metadata_location) + 1
-        own = allowed_paths(current, self, self.properties)
+        allowed = allowed_paths(current, self, self.properties)
         folder = metadata_folder(metadata.location, metadata.properties)
         for change in updates:
             if isinstance(change, SetPropertiesUpdate):
                 self._check_places(name, metadata.location, change.updates)
         if folder == metadata_folder(current.metadata.location, current.metadata.properties):
-            own.check(folder)  # another one was said now, by who may say so
+            allowed.check(folder)  # the caller, who may choose it, named another
         location = f"{folder}/{metadata_name(version, self.mark, metadata.table_uuid)}"
         io = self._load_file_io({}, location)
         self._write_metadata(metadata, io, location)
@@ -207,10 +207,10 @@ class IcebergSqlCatalog(SqlCatalog):
         fault_point("catalog.before-swap", location=location)
         if not self.swap(name, current.metadata_location, location):
             with suppress(OSError):
-                io.delete(location)  # nobody but this call ever knew of it
+                io.delete(location)  # no other call ever read it
             return None
         self._keep(location, metadata, instead_of=current.metadata_location)
-        delete_old_metadata(OwnFileIO(io, own), current.metadata, metadata)
+        delete_old_metadata(OwnFileIO(io, allowed), current.metadata, metadata)
         return _response(metadata, location)
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
@@ -230,9 +230,8 @@ class IcebergSqlCatalog(SqlCatalog):
         return {(*Catalog.identifier_to_tuple(space), name): location for space, name, location in stored if location}
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drops the table and deletes its files, data first. Raises `LakePathRefused` before anything is done, where it
-        names a file elsewhere.
-        """
+        """Drops the table and deletes its files, data first. Raises `LakePathRefused` before any change if it names a
+        file elsewhere."""
         table = self.load_table(identifier)
         io = OwnFileIO(table.io, allowed_paths(table, self, self.properties))
         victims = list(dict.fromkeys((*_files_of(table.metadata, io), table.metadata_location)))
@@ -244,7 +243,7 @@ class IcebergSqlCatalog(SqlCatalog):
                 io.delete(path)
 
     def swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
-        """The commit itself: one row changes if it still says `before`."""
+        """Commits: changes one row if it still has `before`."""
         statement = (
             update(IcebergTables)
             .where(
@@ -263,7 +262,7 @@ class IcebergSqlCatalog(SqlCatalog):
 
 
 def _files_of(metadata: TableMetadata, io: FileIO) -> Iterator[str]:
-    """What is named before what names it."""
+    """Lists files so that a file comes before those that name it."""
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         with suppress(FileNotFoundError):
@@ -277,7 +276,7 @@ def _files_of(metadata: TableMetadata, io: FileIO) -> Iterator[str]:
 
 
 def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
-    """As PyIceberg applies updates, without its deep copy: every step makes a new object already."""
+    """Applies updates as PyIceberg does, without its deep copy: every step creates a new object already."""
     context, metadata = _TableMetadataUpdateContext(), base
     for change in updates:
         _check_sequence(change, metadata)
@@ -303,7 +302,8 @@ def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
 
 
 def _check_unnamed(change: TableUpdate, metadata: TableMetadata) -> None:
-    """A tag or branch that was put on a snapshot after its removal was planned keeps it: PyIceberg would drop both."""
+    """Refuses to remove a snapshot that got a tag or branch after its removal was planned: PyIceberg would drop
+    both."""
     if isinstance(change, RemoveSnapshotsUpdate):
         named = {ref.snapshot_id: name for name, ref in metadata.refs.items()}
         for snapshot_id in change.snapshot_ids:
@@ -314,9 +314,8 @@ def _check_unnamed(change: TableUpdate, metadata: TableMetadata) -> None:
 
 
 def _check_sequence(change: TableUpdate, metadata: TableMetadata) -> None:
-    """A snapshot numbered before others were added lost a race, and is no bad request: its writer reads again and
-    retries.
-    """
+    """Refuses a snapshot numbered before others were added as a lost race, not as a bad request: its writer reads again
+    and retries."""
     last = getattr(metadata, "last_sequence_number", 0)
     if isinstance(change, AddSnapshotUpdate) and metadata.snapshots and (change.snapshot.sequence_number or 0) <= last:
         raise CommitFailedException(

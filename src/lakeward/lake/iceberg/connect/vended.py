@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage whose credentials a catalog hands out for a while: fetched by the process that needs them, renewed before
-they end, and kept in its memory alone.
+"""Storage with credentials that a catalog vends for a limited time: requested by the process that needs them, renewed
+before they expire, and stored in its memory alone.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from lakeward.config.shown import looks_secret
 from lakeward.model import Clock
 
 TABLE_MARK = "lakeward.vended-for"
-"""Among storage properties that travel: the table whose catalog hands out credentials for it."""
+"""Key among storage properties sent to writers: the table whose catalog vends credentials for it."""
 
 _STORES = ("s3.", "gcs.", "adls.")
 _EXPIRY = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 _UNKNOWN_MS = 60_000
-"""Credentials that do not say when they end are fetched again after so long."""
+"""Credentials without an expiry time are requested again after this time."""
 
 _MARGIN_MS = 300_000
-"""The rest of its time that a credential is not used for, at most half of it."""
+"""Credentials are not used for this last part of their time, or for its second half if that is shorter."""
 
 _MEMORY_BYTES = 64 << 20
-"""Of a file that is being written; a larger one waits on disk."""
+"""The most memory for a file that is being written; a larger one is buffered on disk."""
 
 
 def is_vended(properties: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """Are there credentials of a store that are not the operator's own?"""
+    """Whether there are credentials of a store other than the operator's own."""
     secrets = [k for k in properties if k.startswith(_STORES) and looks_secret(k)]
     return any(options.get(key) is None for key in secrets) and not any(key in options for key in secrets)
 
 
 class VendedStorage:
-    """The storage of one table. Thread-safe. `fetch` asks the catalog, and may raise what it raises."""
+    """The storage of one table. Thread-safe. `fetch` asks the catalog, and its errors are passed on."""
 
     def __init__(self, table: str, fetch: Callable[[], FileIO], clock: Clock) -> None:
         self._table, self._fetch, self._clock = table, fetch, clock
@@ -49,12 +49,12 @@ class VendedStorage:
         self._renew_at_ms = 0
 
     def offer(self, fresh: FileIO) -> None:
-        """Credentials that came with a load of the table."""
+        """Stores credentials from a load of the table."""
         with self._lock:
             self._take(fresh)
 
     def current(self) -> FileIO:
-        """With credentials that last for a while yet."""
+        """Returns storage with credentials that stay valid for a while."""
         with self._lock:
             if self._io is None or self._clock.now_ms() >= self._renew_at_ms:
                 self._take(self._fetch())
@@ -130,7 +130,7 @@ class _VendedOutput(OutputFile):
 
 
 class _RenewedStream(io.RawIOBase):
-    """A file that is opened again where it was once its credentials have been renewed."""
+    """A file that is opened again at its position after its credentials have been renewed."""
 
     def __init__(self, location: str, storage: VendedStorage) -> None:
         self._location, self._storage = location, storage
@@ -177,7 +177,7 @@ class _RenewedStream(io.RawIOBase):
 
 
 class _UploadedStream(io.RawIOBase):
-    """Written here, and sent when it is closed: with credentials of that moment, however long the writing took."""
+    """Buffers a file and uploads it when it is closed, with credentials of that moment, however long writing took."""
 
     def __init__(self, target: Callable[[], OutputStream]) -> None:
         self._target = target

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the warehouse there and writable? Asked once, at server start, so that a wrong one is refused in words."""
+"""Checks that the warehouse exists and is writable: once, at server start, so that a wrong one is refused with a clear
+message.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def check_warehouse(warehouse: str, io: FileIO) -> None:
 
 
 def check_scheme(warehouse: str) -> None:
-    """Raises `InvalidConfig` for a kind of storage that nobody here can write to."""
+    """Raises `InvalidConfig` for a kind of storage without a writer here."""
     scheme = urlparse(warehouse).scheme
     if scheme and scheme not in SCHEMA_TO_FILE_IO:
         reason = f"{warehouse}: {scheme} is not one of {', '.join(sorted(SCHEMA_TO_FILE_IO))}"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One data file: where it lies, how it is written, what is known of its offsets."""
+"""Data files: how they are written, statistics, offsets, deletion vectors."""

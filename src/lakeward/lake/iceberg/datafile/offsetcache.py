@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offset set of a data file: its encoding, the checksummed cache beside the file, and the way back from the file
-itself.
+"""Offset set of a data file: its encoding, the checksummed cache file next to it, and reading it from the file itself.
 
-A lost, torn or stale cache costs a read of the `__offset` column and nothing else.
+A missing, incomplete or stale cache costs a read of the `__offset` column and nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ from lakeward.model import Offsets, OffsetSet, pack, unpack
 
 _KIND, _VERSION = "iceberg-offsets", 1
 _DENSE = 64
-"""A bitmap is the smaller form as long as a row takes at most so many offsets: 64 bits, what one plain offset takes."""
+"""A bitmap is smaller up to this many offsets per row: 64 bits, the size of one plain offset."""
 
 
 def encode_offsets(values: Offsets) -> bytes:
-    """Ascending offsets as a compressed bitmap, or as deltas where they are sparse, with a
-    checksum over the content.
-    """
+    """Encodes ascending offsets as a compressed bitmap, or as deltas if they are sparse, with a checksum."""
     if len(values) and int(values[-1]) - int(values[0]) < _DENSE * len(values):
         bits = np.zeros(int(values[-1]) - int(values[0]) + 1, np.bool_)
         bits[values - values[0]] = True
@@ -42,12 +39,12 @@ def encode_offsets(values: Offsets) -> bytes:
 
 
 def join_encoded(parts: Sequence[bytes]) -> bytes:
-    """Sets of ascending, separate ranges as one: a writer encodes each row group and holds no plain offsets."""
+    """Encodes sets of ascending, separate ranges as one: a writer encodes each row group and keeps no plain offsets."""
     return parts[0] if len(parts) == 1 else pack(_KIND, _VERSION, {"form": "parts"}, parts)
 
 
 def decode_offsets(data: bytes) -> OffsetSet:
-    """Raises `InvalidRequest` for bytes that are not whole."""
+    """Decodes a set. Raises `InvalidRequest` for incomplete bytes."""
     _, body, blobs = unpack(_KIND, _VERSION, data)
     if body["form"] == "parts":
         return OffsetSet.from_sorted(np.concatenate([decode_offsets(part).values for part in blobs]))
@@ -62,7 +59,8 @@ def decode_offsets(data: bytes) -> OffsetSet:
 
 
 def write_cache(io: FileIO, data_path: str, encoded: bytes) -> None:
-    """Beside the file, before it is committed. A failure is no matter: the cache can be made again."""
+    """Writes the cache next to the file, before it is committed. A failure does not matter: the cache can be written
+    again."""
     try:
         with io.new_output(cache_path(data_path)).create(overwrite=True) as out:
             out.write(encoded)
@@ -71,7 +69,7 @@ def write_cache(io: FileIO, data_path: str, encoded: bytes) -> None:
 
 
 def find_cache(io: FileIO, data_path: str, record_count: int) -> OffsetSet | None:
-    """The cached set; None when it is missing, torn, of another version or of another number of rows."""
+    """Reads the cached set; None if it is missing, incomplete, of another version or of another number of rows."""
     try:
         with io.new_input(cache_path(data_path)).open() as source:
             offsets = decode_offsets(source.read())
@@ -81,7 +79,7 @@ def find_cache(io: FileIO, data_path: str, record_count: int) -> OffsetSet | Non
 
 
 def load_column(io: FileIO, data_path: str, field_id: int) -> Offsets:
-    """The `__offset` column of a file in file order, found by field id."""
+    """Reads the `__offset` column of a file in file order, by field id."""
     with io.new_input(data_path).open() as source:
         file = pq.ParquetFile(source)
         name = offset_column(file.schema_arrow, field_id)
@@ -97,13 +95,13 @@ def offset_column(schema: pa.Schema, field_id: int) -> str:
 
 
 _KEPT_OFFSETS = 8_000_000
-"""64 MB of offset arrays, kept between the rounds of one process."""
+"""64 MB of offset arrays, cached between the rounds of one process."""
 
 _KEPT: Kept[Offsets] = Kept(_KEPT_OFFSETS, len)
 
 
 class OffsetLoader:
-    """Offsets of data files: from memory, from the cache beside a file of ours, or from the file's own column."""
+    """Offsets of data files: from memory, from the cache file, or from the file's own column."""
 
     def __init__(self, io: FileIO, offset_id: int) -> None:
         self._io, self._offset_id = io, offset_id
@@ -117,10 +115,11 @@ class OffsetLoader:
 
 
 def positions_of(column: Offsets, wanted: Offsets) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Offsets]:
-    """For each wanted offset whether the column has it, and every position that has one of them. `wanted` ascends."""
+    """Returns for each requested offset whether the column has it, and every position that has one of them. `wanted` is
+    ascending."""
     if not len(column):
         return np.zeros(len(wanted), np.bool_), np.empty(0, np.int64)
-    if not np.all(column[1:] > column[:-1]):  # rewritten by others, who may have put a row there twice
+    if not np.all(column[1:] > column[:-1]):  # another engine's file may have a row twice
         return np.isin(wanted, column), np.flatnonzero(np.isin(column, wanted))
     at = np.minimum(np.searchsorted(column, wanted), len(column) - 1)
     mask = column[at] == wanted

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Parquet file as it is written: encodings chosen from its first row group, then its statistics as Iceberg wants
-them.
+"""A Parquet file that is being written: encodings chosen from its first row group, then its statistics in Iceberg's
+form.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lakeward.lake.encoding import dictionary_columns, gzip_level
 from lakeward.lake.iceberg.meta.location import sync_files
 
 _PLAIN_BYTES = 65_536
-"""Of rows in memory: a smaller file is not compressed. Setting up a decoder for each of its columns takes readers a
-quarter of the time that they spend on it, and it is merged with others soon."""
+"""Files with fewer bytes of rows in memory are not compressed: setting up a decoder for each column takes readers a
+quarter of the time that they spend on such a file, and it is merged with others soon."""
 
 _CODECS = {"uncompressed": "none", "snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "brotli": "brotli"}
 
 
 @dataclass(frozen=True)
 class ParquetOptions:
-    """From the table's `write.parquet.*` properties."""
+    """Reads the table's `write.parquet.*` properties."""
 
     codec: str
     level: int | None
@@ -54,7 +54,7 @@ class ParquetOptions:
             level=gzip_level(name) if level is None or level == "null" else int(level),
             page_bytes=int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
             dictionary_bytes=int(properties.get("write.parquet.dict-size-bytes", 2 * 1024 * 1024)),
-            # 64 MiB of Arrow is what a writer may hold: 10 to 20 MB of Parquet, large enough for every reader.
+            # A writer buffers at most 64 MiB of Arrow: 10 to 20 MB of Parquet, large enough for every reader.
             row_group_bytes=min(
                 int(properties.get("write.parquet.row-group-size-bytes", 64 * 1024 * 1024)), 64 * 1024 * 1024
             ),
@@ -63,7 +63,7 @@ class ParquetOptions:
 
 
 class ParquetOutput:
-    """Opens on the first row group. `size` grows with each; statistics are there after `close`."""
+    """A file opened on its first row group. `size` grows with each; statistics are available after `close`."""
 
     def __init__(self, io: FileIO, path: str, schema: pa.Schema, options: ParquetOptions) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class ParquetOutput:
             use_dictionary=dictionary_columns(first),
             data_page_size=self._options.page_bytes,
             dictionary_pagesize_limit=self._options.dictionary_bytes,
-            store_schema=False,  # with ARROW:schema other readers take large_string and fail
+            store_schema=False,  # with ARROW:schema other readers expect large_string and fail
             store_decimal_as_integer=True,
             write_page_index=True,
         )
@@ -104,12 +104,12 @@ class ParquetOutput:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """Once it is closed."""
+        """Statistics of the closed file."""
         assert self._writer is not None
         return self._writer.writer.metadata
 
     def abandon(self) -> None:
-        """Lets go of the handles; what lies there is an orphan."""
+        """Closes handles; the file is an orphan."""
         for handle in (self._writer, self._stream):
             try:
                 if handle is not None:
@@ -120,7 +120,7 @@ class ParquetOutput:
 
 
 class FileStatistics:
-    """Turns a closed file's Parquet metadata into Iceberg's column statistics; the plan is made once per schema."""
+    """Converts a closed file's Parquet metadata to Iceberg's column statistics; the plan is made once per schema."""
 
     def __init__(self, schema: Schema, properties: Mapping[str, str]) -> None:
         self._plan = compute_statistics_plan(schema, dict(properties))

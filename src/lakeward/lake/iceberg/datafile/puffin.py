@@ -25,7 +25,7 @@ _POSITION_ID = 2147483645
 
 @dataclass(frozen=True)
 class Blob:
-    """Where in the file the vector of a data file lies, and how many rows it takes out."""
+    """Place of a data file's vector in the file, and the number of its rows."""
 
     data_file: str
     offset: int
@@ -33,7 +33,7 @@ class Blob:
     count: int
 
     def describe(self) -> dict[str, object]:
-        """Its entry in the footer. Snapshot and sequence number are not known while it is written: -1 says so."""
+        """Its entry in the footer. Snapshot and sequence number are unknown while it is written, which -1 means."""
         return {
             "type": "deletion-vector-v1",
             "fields": [_POSITION_ID],
@@ -46,7 +46,7 @@ class Blob:
 
 
 def encode_puffin(vectors: Iterable[tuple[str, Offsets]]) -> tuple[bytes, list[Blob]]:
-    """The whole file: a vector for each data file, named as its manifest names it; positions are distinct."""
+    """Encodes the file: a vector for each data file, named as in its manifest; positions are distinct."""
     body, blobs = bytearray(_PUFFIN_MAGIC), []
     for data_file, positions in vectors:
         vector = encode_vector(positions)
@@ -58,15 +58,15 @@ def encode_puffin(vectors: Iterable[tuple[str, Offsets]]) -> tuple[bytes, list[B
 
 
 def encode_vector(positions: Offsets) -> bytes:
-    """Length, magic and a 64-bit Roaring bitmap, then the checksum of both."""
-    bitmap = BitMap64(array("Q", positions.astype(np.uint64).tobytes()))  # numpy's own is taken number by number
+    """Encodes length, magic and a 64-bit Roaring bitmap, then the checksum of both."""
+    bitmap = BitMap64(array("Q", positions.astype(np.uint64).tobytes()))  # numpy arrays are read number by number
     bitmap.run_optimize()
     payload = _VECTOR_MAGIC + bitmap.serialize()
     return struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
 
 
 def decode_vector(blob: bytes, path: str) -> Offsets:
-    """Positions, ascending. Raises `LakeTampered`, which names the file at `path`."""
+    """Decodes positions, ascending. Raises `LakeTampered`, which names the file at `path`."""
     payload = blob[4:-4]
     framed = len(blob) >= 12 and struct.unpack_from(">i", blob)[0] == len(payload)
     if not framed or payload[:4] != _VECTOR_MAGIC or struct.unpack(">I", blob[-4:])[0] != zlib.crc32(payload):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What executors return as versioned bytes: the files of a split with their statistics and offsets, and the files that
-a group of a rewrite became.
+"""Results of executors as versioned bytes: the files of a split with their statistics and offsets, and the new files of
+a rewritten group.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ Bounds = dict[int, bytes]
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenFile:
-    """`offsets`: its encoded offset set, for PK tables; empty for log tables, whose rows nobody replaces."""
+    """A written file. `offsets`: its encoded offset set, for PK tables; empty for log tables, whose rows are never
+    replaced."""
 
     path: str
     record_count: int
@@ -78,7 +79,8 @@ class WrittenFile:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteResult(Packed):
-    """`keys`: files of keys whose rows of earlier commits, and of earlier results of the same round, go."""
+    """Files of one split. `keys`: key files whose rows in earlier commits, and in earlier results of the same round,
+    are deleted."""
 
     packed_as: ClassVar = ("iceberg-result", 2)
 
@@ -90,7 +92,7 @@ class WriteResult(Packed):
 
 @dataclass(frozen=True)
 class RewrittenGroup(Packed):
-    """`result` None: no row of the group was alive."""
+    """Files of a rewritten group. `result` None: no row of the group was live."""
 
     packed_as: ClassVar = ("iceberg-rewrite", 2)
 
@@ -126,5 +128,5 @@ class WriteHandle(Packed):
 
 
 def _order_of(metadata: TableMetadata) -> int:
-    """Rows of a clean table come as they were written, whatever order its owner wants."""
+    """Rows of a clean table stay in the order in which they were written, whatever sort order its owner set."""
     return UNSORTED_SORT_ORDER_ID if is_clean(metadata.schema()) else metadata.default_sort_order_id

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Iceberg field each column of a table is: a property of the lake table maps column ids to field ids.
+"""Maps columns to Iceberg fields: a property of the lake table maps column ids to field ids.
 
-A table that never changed its columns has no such property: there, and for columns that it does not name, names decide.
-A second property says which schema of the table the lake's columns were made for: while an ALTER is under way, rounds
-and reads that were planned with an older schema see the lake table as that schema had it.
+A table that never changed its columns has no such property: for it, and for columns not in the property, names decide.
+A second property records for which schema of the table the lake's columns were made: while an ALTER is under way,
+rounds and reads that were planned with an older schema see the lake table as that schema had it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SCHEMA_ID = "lakeward.schema-id"
 
 
 def recorded_ids(metadata: TableMetadata) -> dict[int, int]:
-    """Column id -> field id as the property says, columns that were dropped included."""
+    """Column id -> field id in the property, dropped columns included."""
     return {int(c): int(f) for c, f in json.loads(metadata.properties.get(COLUMN_IDS, "{}")).items()}
 
 
 def find_field_ids(metadata: TableMetadata, schema: Schema) -> dict[int, int]:
-    """Column id -> field id, of the columns that the lake table has."""
+    """Column id -> field id, for columns that the lake table has."""
     recorded, fields = recorded_ids(metadata), metadata.schema().fields
     taken = set(recorded.values())
     by_name = {f.name: f.field_id for f in fields if f.field_id not in taken}
@@ -39,12 +39,12 @@ def find_field_ids(metadata: TableMetadata, schema: Schema) -> dict[int, int]:
 
 
 def spell_field_ids(field_ids: dict[int, int], schema_id: int) -> dict[str, str]:
-    """The properties, to be set in the commit that changes the columns."""
+    """Returns the properties to set in the commit that changes the columns."""
     return {COLUMN_IDS: json.dumps(field_ids, separators=(",", ":")), SCHEMA_ID: str(schema_id)}
 
 
 def find_past_field(metadata: TableMetadata, field_id: int) -> ice.NestedField | None:
-    """A field of today's schema, or as the newest schema had it that knew it."""
+    """Returns a field of the current schema, or of the newest schema that had it."""
     newest_first = sorted(metadata.schemas, key=lambda s: -s.schema_id)
     for schema in (metadata.schema(), *newest_first):
         for field in schema.fields:
@@ -54,8 +54,8 @@ def find_past_field(metadata: TableMetadata, field_id: int) -> ice.NestedField |
 
 
 def planned_view(metadata: TableMetadata, schema: Schema) -> TableMetadata:
-    """The lake table with the columns' names of `schema`. For one that is older than the lake's also with its types and
-    the columns that were dropped since: files of such a round are what they would have been before."""
+    """Returns the lake table with the column names of `schema`. For a schema older than the lake's also with its types
+    and the columns dropped since: files of such a round are as they would have been before."""
     recorded = recorded_ids(metadata)
     if not recorded:
         return metadata

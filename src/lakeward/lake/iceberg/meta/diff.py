@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lake table against what it should be, field by field. Ids and mutable properties do not count."""
+"""Compares a lake table with its expected form, field by field. Ids and mutable properties do not count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeward.spi import is_of_fluss
 
 
 def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str]:
-    """What differs, one line each; empty: it matches."""
+    """Describes each difference in one line; empty: it matches."""
     schema = lake_schema(descriptor)
     lake_schema_now = metadata.schema()
     lines = _diff_columns(_spell_columns(schema), _spell_columns(lake_schema_now))
@@ -51,7 +51,7 @@ def _diff_keys(expected: Schema, actual: Schema) -> list[str]:
 
 
 def _diff_version(metadata: TableMetadata, at_least: int = min(VERSIONS)) -> list[str]:
-    """Another engine may move a table to a newer version that we write as well."""
+    """Accepts a newer format version that Lakeward writes as well: another engine may upgrade the table."""
     version = int(metadata.format_version)
     fits = version in VERSIONS and version >= at_least
     return [] if fits else [f"format version: expected {at_least}, found {version}"]
@@ -62,7 +62,7 @@ def _diff(what: str, expected: str, actual: str) -> list[str]:
 
 
 def spell_spec(spec: PartitionSpec, schema: Schema) -> str:
-    """By source column and transform: field names may differ."""
+    """Compares partition fields by source column and transform: field names may differ."""
     return ", ".join(f"{f.transform}({_name(schema, f.source_id)})" for f in spec.fields)
 
 
@@ -75,8 +75,8 @@ def _name(schema: Schema, field_id: int) -> str:
 
 
 def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
-    """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not
-    know are fine: ALTER changes the lake first."""
+    """Checks that a round can write to the table. Raises `LakeSchemaBroken`. Nullable columns that the lake has and the
+    round does not know are accepted: ALTER changes the lake first."""
     actual = metadata.schema()
     schema = lake_schema(table.descriptor, clean=is_clean(actual) if is_of_fluss(table.descriptor) else None)
     have = {f.name: spell_field(f) for f in actual.fields}
@@ -85,8 +85,8 @@ def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
         for f in schema.fields
         if have.get(f.name) != spell_field(f)
     ]
-    known = {f.name for f in schema.fields}
-    lines += [f"column {f.name}: unknown and required" for f in actual.fields if f.name not in known and f.required]
+    names = {f.name for f in schema.fields}
+    lines += [f"column {f.name}: unknown and required" for f in actual.fields if f.name not in names and f.required]
     lines += _diff(
         "partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), actual)
     )

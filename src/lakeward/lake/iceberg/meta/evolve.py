@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings a lake table's columns to those of a schema of its table: by field ids, in one commit. Pure.
+"""Changes a lake table's columns to those of a schema of its table: by field ids, in one commit. Pure.
 
-What is asked for is a schema, not a change: the same call after a crash, or another one in its place, comes to the same
-end. A column that comes back has the field id that its values lie under.
+The argument is a schema, not a change: the same call after a crash, or another one in its place, has the same result. A
+column that comes back has the field id of its values.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _WIDER = {("int", "long"), ("float", "double")}
 
 
 def plan_evolution(before: TableInfo, after: TableInfo, metadata: TableMetadata) -> list[TableUpdate]:
-    """What makes the lake table of `before` that of `after`; nothing where it is. Raises `InvalidAlter` for what the
-    lake table cannot take, `UnsupportedType`."""
+    """Plans the updates from the lake table of `before` to that of `after`; none if it has these columns. Raises
+    `InvalidAlter` for changes that the lake table does not support, `UnsupportedType`."""
     plan = _Plan(before, after, metadata)
     schema = plan.schema()
     updates: list[TableUpdate] = []
@@ -64,7 +64,7 @@ class _Plan:
         )
 
     def _field(self, column: Column) -> ice.NestedField:
-        """The field that is this column, as the table is to have it."""
+        """Returns the field of this column, in its new form."""
         is_new = column.column_id not in self._before.schema.by_id
         field_id = self._find_added(column) if is_new else self.field_ids.get(column.column_id)
         field = None if field_id is None else find_past_field(self._metadata, field_id)
@@ -82,8 +82,8 @@ class _Plan:
         return field.model_copy(update=changed)
 
     def _find_added(self, column: Column) -> int | None:
-        """A field that is there already: others added it, or an ALTER that did not come to its end. One that such an
-        ALTER made under this id with another name is another column, and goes. Raises `LakeMismatch`."""
+        """Finds an existing field: added by another engine, or by an ALTER that did not finish. A field that such an
+        ALTER created for this id with another name is another column, and is dropped. Raises `LakeMismatch`."""
         left = self._now.get(self.field_ids.get(column.column_id, 0))
         field = left if left is not None and left.name == column.name else self._foreign.get(column.name)
         due = spell_type(to_iceberg_type(column.type, f"{self._after.path}.{column.name}"))
@@ -103,7 +103,7 @@ class _Plan:
     def _wider(self, column: Column, have: ice.IcebergType) -> ice.IcebergType:
         due = to_iceberg_type(column.type, f"{self._after.path}.{column.name}")
         if spell_type(due) == spell_type(have):
-            return have  # with its own ids inside
+            return have  # with its own ids of nested fields
         fits = (str(have), str(due)) in _WIDER
         if isinstance(have, ice.DecimalType) and isinstance(due, ice.DecimalType):
             fits = have.scale == due.scale and have.precision <= due.precision
@@ -124,7 +124,7 @@ class _Plan:
                     raise self._wrong(f"name column {part.name}", reason)
 
     def check_dropped(self, schema: LakeSchema) -> None:
-        """Partitioning and sort orders name columns by id: those stay."""
+        """Checks partitioning and sort orders, which refer to columns by id: those columns stay."""
         gone = self._now.keys() - {f.field_id for f in schema.fields}
         for used, what in self._used():
             if used in gone:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which snapshots may go, and which files go with them. Pure but for reading manifests."""
+"""Plans which snapshots expire, and which files are deleted with them. Pure except for reading manifests."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ AGE_KEY = "history.expire.max-snapshot-age-ms"
 
 
 def find_superseded(metadata: TableMetadata, kept: int) -> list[tuple[SnapshotId, int]]:
-    """Snapshots that may go, with the time when another followed: the last one before a quiet night was the table until
-    the morning. Kept: so many of main's newest, what any reference points to, all of other branches, and whatever lies
-    between main's head and our tag: cutting that chain would look like a rollback."""
+    """Returns snapshots that may expire, with the time when the next one followed: a snapshot before a quiet night was
+    the table until the morning. Retained: a number of main's newest, snapshots with a reference, all of other branches,
+    and those between main's head and our tag: cutting that chain would look like a rollback."""
     retained = {ref.snapshot_id for ref in metadata.refs.values()}
     chain = walk(metadata).chain
     retained |= {s.snapshot_id for s in chain[:kept]}
@@ -58,7 +58,7 @@ def _down_to_tag(metadata: TableMetadata, chain: Iterable[Snapshot]) -> set[int]
 
 
 def expiring(metadata: TableMetadata, snapshot_id: int) -> ExpiringSnapshot:
-    """With what it takes to find its files once the metadata has forgotten it."""
+    """Describes a snapshot so that its files can be found once the metadata has removed it."""
     snapshot = metadata.snapshot_by_id(snapshot_id)
     if snapshot is None or not snapshot.manifest_list:
         return ExpiringSnapshot(snapshot_id=SnapshotId(str(snapshot_id)))
@@ -68,7 +68,7 @@ def expiring(metadata: TableMetadata, snapshot_id: int) -> ExpiringSnapshot:
 
 
 def _trace(snapshot: Snapshot, statistics: list[str]) -> str:
-    # An offsets file that another system wrote is that system's.
+    # Offsets files of another system are left to that system.
     return json.dumps(
         {"list": snapshot.manifest_list, "files": [*filter(is_ours, _offset_files(snapshot)), *statistics]}
     )
@@ -86,7 +86,8 @@ _PATHS: Kept[frozenset[str]] = Kept(1_000_000, len)
 
 @dataclass(frozen=True)
 class Files:
-    """Files of snapshots in canonical spelling, by who names them: manifests name `content`, lists name `manifests`."""
+    """Files of snapshots in canonical spelling, by the file that names them: manifests name `content`, lists name
+    `manifests`."""
 
     content: frozenset[str]
     manifests: frozenset[str]
@@ -97,20 +98,19 @@ class Files:
         return {*self.content, *self.manifests, *self.lists}
 
     def deletion_order(self, kept: set[str]) -> list[str]:
-        """What is named before what names it: after a crash in the middle the rest is still found."""
+        """Returns files so that a file comes before those that name it: after a crash the rest can still be found."""
         return [path for layer in (self.content, self.manifests, self.lists) for path in sorted(layer - kept)]
 
 
 class Reachable:
-    """Reads what snapshots reference."""
+    """Reads the files that snapshots reference."""
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
 
     def files(self, metadata: TableMetadata) -> set[str]:
-        """Everything that the retained snapshots need. A manifest that cannot be read is raised: nothing may be deleted
-        then.
-        """
+        """Returns all files that the retained snapshots need. Raises if a manifest cannot be read: no file may be
+        deleted then."""
         beside = {canonical(f) for s in metadata.snapshots for f in _offset_files(s)}
         beside |= {
             canonical(s.statistics_path) for s in (*metadata.statistics, *getattr(metadata, "partition_statistics", ()))
@@ -120,7 +120,7 @@ class Reachable:
         return {*beside, *lists, *map(canonical, manifests)}.union(*(self._paths(m) for m in manifests.values()))
 
     def traced(self, snapshots: Iterable[ExpiringSnapshot]) -> Files:
-        """What gone snapshots referenced, as far as it is still there to be read."""
+        """Returns the files that removed snapshots referenced, as far as their metadata still exists."""
         traces = [json.loads(s.trace) for s in snapshots if s.trace]
         lists, content = {t["list"] for t in traces}, {canonical(f) for t in traces for f in t["files"]}
         manifests: dict[str, ManifestFile] = {}
@@ -143,8 +143,6 @@ class Reachable:
 
 
 def only_in(io: FileIO, gone: Sequence[ExpiringSnapshot], metadata: TableMetadata) -> list[str]:
-    """Files that the gone snapshots referenced and no retained one does, in the order in which
-    they are to be deleted.
-    """
+    """Returns files that only the removed snapshots referenced, in the order to delete them."""
     reachable = Reachable(io)
     return reachable.traced(gone).deletion_order(reachable.files(metadata))

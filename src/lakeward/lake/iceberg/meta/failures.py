@@ -18,9 +18,8 @@ OUTSIDE = (OSError, RESTError, RequestException, pa.ArrowException)
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """SQLAlchemy's, where it is in use. Jobs and workers on a REST catalog need not wait for its import, a third of a
-    second.
-    """
+    """SQLAlchemy's errors, if it is imported. Jobs and workers on a REST catalog need not import it, which takes a
+    third of a second."""
     module = sys.modules.get("sqlalchemy.exc")
     return () if module is None else (module.SQLAlchemyError,)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other engines are about to change in a lake table's columns, as the same change of its table. Pure."""
+"""Translates column changes of other engines in a lake table to changes of our table. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lakeward.model import FIRST, SYSTEM_COLUMNS, Column, ColumnChanges, DataTyp
 
 
 def plan_followed(table: TableInfo, before: TableMetadata, after: TableMetadata) -> ColumnChanges:
-    """`after`: with the other engine's columns. What it changes in columns that the table does not have stays its own.
-    Raises `InvalidAlter` for what no table can follow."""
+    """Plans the followed change. `after`: metadata with the other engine's columns; its changes of columns that our
+    table does not have stay its own. Raises `InvalidAlter` for changes that a table cannot follow."""
     plan = _Plan(table, before, after)
     return ColumnChanges(
         add=plan.added(),
@@ -30,8 +30,8 @@ def plan_followed(table: TableInfo, before: TableMetadata, after: TableMetadata)
 
 
 def check_followed(table: TableInfo, before: TableMetadata, after: TableMetadata) -> None:
-    """Of changes that are not columns': may rounds go on? What was broken before may be changed in any way. Raises
-    `InvalidAlter`."""
+    """Checks other changes: rounds must still be able to write. A part that was broken before may be changed in any
+    way. Raises `InvalidAlter`."""
     try:
         check_fits(table, after)
     except LakeSchemaBroken as broken:
@@ -98,7 +98,7 @@ class _Plan:
         return tuple(Column(name=f.name, type=self._type(f), comment=f.doc) for f in fields)
 
     def order(self) -> dict[str, str]:
-        """Nothing where added columns are last and all others stand as they stood."""
+        """Returns no moves if added columns are last and all others keep their order."""
         shown = [i for i in self._new if i in self._ours or i not in self._old]
         usual = [i for i in self._ours if i in self._new] + [i for i in self._new if i not in self._old]
         if shown == usual:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table that others made, as a table of ours: its columns, keys and partitioning, or why not. Pure.
+"""Describes a foreign table as one of our tables: its columns, keys and partitioning, or the reason why it cannot be
+adopted. Pure.
 
-It keeps its layout: no system columns are added (a clean table), no file is touched. What was there stands in a
-property of the lake table: those rows never had an address in a log of ours.
+It keeps its layout: no system columns are added (a clean table), no file is changed. A property of the lake table
+records the rows that existed: they never had an address in our log.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakeward.spi import AdoptedRows
 
 ADOPTED = "lakeward.adopted"
 ADOPTED_TAG = "lakeward-adopted"
-"""Names the last snapshot from before a table became ours."""
+"""Tag of the last snapshot before a table was adopted."""
 
 NAME_MAPPING = "schema.name-mapping.default"
 
@@ -38,7 +39,7 @@ _FROM_ICEBERG = {type(PRIMITIVES[word]): kind for word, kind in plain_types("ice
 def describe_foreign(
     path: TablePath, metadata: TableMetadata, bucket_count: int = 1, primary_key: Sequence[str] = ()
 ) -> TableDescriptor:
-    """Raises `InvalidTable`, `UnsupportedType`: what cannot work, in words."""
+    """Raises `InvalidTable`, `UnsupportedType` with the reason why it cannot be adopted."""
     if int(metadata.format_version) not in VERSIONS:
         raise _refused(
             path, "format version", metadata.format_version, "versions 2 and 3 are written; upgrade it first"
@@ -71,13 +72,13 @@ def find_adopted(table: str, metadata: TableMetadata) -> AdoptedRows | None:
     if text is None:
         return None
     try:
-        known = json.loads(text)
-        at = None if known["snapshot"] is None else SnapshotId(str(known["snapshot"]))
-        buckets = known.get("buckets")
+        facts = json.loads(text)
+        at = None if facts["snapshot"] is None else SnapshotId(str(facts["snapshot"]))
+        buckets = facts.get("buckets")
         return AdoptedRows(
             snapshot_id=at,
-            sequence=int(known["sequence"]),
-            rows=int(known["rows"]),
+            sequence=int(facts["sequence"]),
+            rows=int(facts["rows"]),
             buckets=None if buckets is None else int(buckets),
         )
     except (ValueError, KeyError, TypeError) as error:
@@ -91,13 +92,13 @@ def spell_adopted(rows: AdoptedRows) -> dict[str, str]:
 
 
 def only_bucket(metadata: TableMetadata) -> int | None:
-    """The bucket of files that do not say theirs, in a PK table that was adopted with one."""
+    """The bucket of files that do not record it, in a PK table that was adopted with one."""
     if ADOPTED not in metadata.properties:
         return None
     try:
         adopted = find_adopted("", metadata)
     except LakeTampered:
-        return None  # whoever reads the table is told
+        return None  # readers of the table report it
     return 0 if adopted is not None and adopted.buckets == 1 else None
 
 
@@ -141,8 +142,10 @@ def _check_key(path: TablePath, schema: LakeSchema, primary_key: Sequence[str], 
             f"partition columns are part of the key; add them to --key, or remove the partition field there"
         )
         raise _refused(path, "primary key", spelled, reason)
-    if (own := schema.identifier_field_names()) and own != set(primary_key):
-        reason = f"the table's own identifier fields are {', '.join(sorted(own))}; name those, or drop them there"
+    if (identifier := schema.identifier_field_names()) and identifier != set(primary_key):
+        reason = (
+            f"the table's own identifier fields are {', '.join(sorted(identifier))}; name those, or drop them there"
+        )
         raise _refused(path, "primary key", spelled, reason)
 
 
@@ -153,7 +156,7 @@ def _check_field(path: TablePath, field: ice.NestedField) -> None:
 
 
 def _check_history(path: TablePath, field: ice.NestedField, schemas: Sequence[LakeSchema]) -> None:
-    """Columns are found by their ids, what is inside of them by name."""
+    """Checks older files: columns are matched by id, nested fields by name."""
     if field.field_type.is_primitive:
         return
     before = [f for schema in schemas for f in schema.fields if f.field_id == field.field_id]

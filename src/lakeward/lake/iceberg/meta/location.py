@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files of ours lie and what they are called. Every name begins with the round's prefix, in both folders."""
+"""Names and places of our files. Every name begins with the round's prefix, in both folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeward.spi import StoredFile
 
 OURS = "lw-"
 LIVE = "live-"
-"""What the round ids of live snapshots begin with. Their files belong to the live catalog, which deletes them."""
+"""Prefix of the round ids of live snapshots. Their files belong to the live catalog, which deletes them."""
 
 CACHE_SUFFIX = ".offsets"
 _UNSAFE = re.compile(r"[^A-Za-z0-9=_-]")
@@ -38,14 +38,15 @@ def round_prefix(round_id: RoundId) -> str:
 
 
 def data_name(round_id: RoundId, split: Split, attempt: int, number: int) -> str:
-    """Round, split, attempt and a count; the random tail keeps apart two writers that were given the same attempt."""
+    """Name of a data file: round, split, attempt and a count; a random suffix distinguishes two writers with the same
+    attempt."""
     kind = "s" if isinstance(split, SnapshotSplit) else "l"
     where = f"{_bucket_slug(split.bucket)}-{kind}{split.start}.{split.index}"
     return f"{round_prefix(round_id)}{where}-{attempt}-{number}-{uuid.uuid4().hex[:8]}.parquet"
 
 
 def keys_name(round_id: RoundId, split: Split, attempt: int, number: int) -> str:
-    """A file of keys to delete."""
+    """Name of a file of keys to delete."""
     return data_name(round_id, split, attempt, number).replace(".parquet", "-keys.parquet")
 
 
@@ -59,20 +60,19 @@ def _bucket_slug(bucket: Bucket) -> str:
 
 
 def metadata_name(version: int, mark: str | None, table: uuid.UUID) -> str:
-    """As other catalogs name them: version, then something in the form of a UUID. Ours begins with the catalog's mark
-    and ends with the end of the table's UUID: a catalog that names a file which is gone still says which table it
-    meant."""
+    """Name of a metadata file as other catalogs use it: version, then a UUID. Ours begins with the catalog's mark and
+    ends with the end of the table's UUID, so that a missing file still identifies its table."""
     name = str(uuid.uuid4())
     return f"{version:05d}-{name if mark is None else f'{mark}{name[8:24]}{table.hex[-12:]}'}.metadata.json"
 
 
 def names_table(name: str, mark: str, table: uuid.UUID) -> bool:
-    """Is that the name which the catalog of this mark gives to a metadata file of this table?"""
+    """Whether the catalog of this mark gives this name to a metadata file of this table."""
     return carries(name, mark) and name.endswith(f"-{table.hex[-12:]}.metadata.json")
 
 
 def carries(name: str, mark: str) -> bool:
-    """Is that the name of a metadata file which the catalog of this mark wrote?"""
+    """Whether it is the name of a metadata file that the catalog of this mark wrote."""
     return re.fullmatch(rf"\d+-{mark}-[0-9a-f-]{{27}}\.metadata\.json", name.rpartition("/")[2]) is not None
 
 
@@ -93,7 +93,8 @@ def is_local(path: str) -> bool:
 
 
 def canonical(path: str) -> str:
-    """One spelling per file: engines write `file:/a`, `file:///a`, `/a` and `s3a://` for the same thing."""
+    """Returns the canonical spelling of a path: engines write `file:/a`, `file:///a`, `/a` and `s3a://` for the same
+    file."""
     parsed = urlparse(path)
     if parsed.scheme in ("", "file"):
         return f"file://{parsed.path}"
@@ -111,7 +112,7 @@ def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:
 
 
 def delete_file(io: PyArrowFileIO, path: str) -> int:
-    """Bytes freed; 0 when the file is gone already."""
+    """Deletes a file; returns the bytes freed, 0 if it does not exist."""
     filesystem, name = _filesystem(io, path)
     info = filesystem.get_file_info(name)
     if info.type == FileType.NotFound:
@@ -129,8 +130,8 @@ def _filesystem(io: PyArrowFileIO, path: str) -> tuple[FileSystem, str]:
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Whoever wrote them: the system keeps one copy of a file's pages. Without it a power cut may leave a catalog that
-    names empty files, since the catalog's own database is synced and they are not. Raises `OSError`."""
+    """Syncs files of any writer, as the system has one copy of a file's pages. Without it a power failure may leave a
+    catalog that names empty files, since only the catalog's own database is synced. Raises `OSError`."""
     local_files = [local for local in map(_local, paths) if local is not None]
     for path in (*local_files, *dict.fromkeys(map(os.path.dirname, local_files))):
         handle = os.open(path, os.O_RDONLY)

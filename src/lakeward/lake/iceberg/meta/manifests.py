@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests and manifest lists: read once and kept (they never change), written in one block, merged by size tiers."""
+"""Manifests and manifest lists: read once and cached (they never change), written in one block, merged by size
+tiers.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,19 @@ from lakeward.lake.iceberg.meta.ownpaths import check_path, open_manifest
 from lakeward.lake.kept import Kept
 
 LAYOUT: Literal[3] = 3
-"""Records in memory have the newest layout, which knows every older field; what is written has the table's version."""
+"""Records in memory have the newest layout, which has every older field; files are written in the table's version."""
 
 _UNASSIGNED = -1
 _FANOUT = 8
-"""So many manifests of one tier become one of the next: a commit rewrites each entry log8(n) times in its life, and the
-manifest list stays below 8 per tier."""
+"""This many manifests of one tier are merged into one of the next: each entry is rewritten log8(n) times, and the
+manifest list has fewer than 8 per tier."""
 
 _CODEC = "deflate"
 _CACHED_ENTRIES = 200_000
 
 
 FileKey = tuple[str, int | None]
-"""What names a file of a snapshot: its path, and where in it a deletion vector begins."""
+"""Identifies a file of a snapshot: its path, and the start of a deletion vector in it."""
 
 _FIRST_ROW_ID, _CONTENT_OFFSET = 16, 18
 """Positions of version 3's fields in PyIceberg's DataFile record."""
@@ -63,7 +65,7 @@ def file_key(file: DataFile) -> FileKey:
 
 
 def first_row_id(file: DataFile) -> int | None:
-    """The row id of a data file's first row; None: nobody gave it one yet."""
+    """Returns the row id of a data file's first row; None: not assigned yet."""
     row_id: int | None = file._data[_FIRST_ROW_ID] if len(file._data) > _FIRST_ROW_ID else None
     return row_id
 
@@ -77,7 +79,7 @@ _LISTS: Kept[tuple[ManifestFile, ...]] = Kept(_CACHED_ENTRIES, len)
 
 
 def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """Not to be changed: they are shared."""
+    """Reads a list. The result is shared and must not be changed."""
     return [] if snapshot is None else list(load_list(io, snapshot.manifest_list))
 
 
@@ -96,7 +98,7 @@ def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 
 
 def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """Live entries, with what they inherit. Not to be changed: they are shared."""
+    """Reads live entries with their inherited values. The result is shared and must not be changed."""
     live = lambda: tuple(e for e in read_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED)  # noqa: E731
     path, first = check_path(io, manifest.manifest_path), manifest._data[_MANIFEST_FIRST_ROW_ID]
     if first is None:
@@ -105,14 +107,14 @@ def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...
 
 
 def manifest_key(manifest: ManifestFile) -> str:
-    """What its entries say depends on the list that names it: a table that moved to version 3 gives row ids to files
-    that had none."""
+    """Cache key of a manifest. Inherited values depend on the list that names it: a table upgraded to version 3 assigns
+    row ids to files that had none."""
     first = manifest._data[_MANIFEST_FIRST_ROW_ID]
     return manifest.manifest_path if first is None else f"{manifest.manifest_path}#{first}"
 
 
 def _with_row_ids(entries: Sequence[ManifestEntry], first: int) -> tuple[ManifestEntry, ...]:
-    """Files without a row id of their own are counted on from the manifest's, in their order."""
+    """Numbers files without a row id from the manifest's first row id on, in their order."""
     numbered = []
     for entry in entries:
         if first_row_id(entry.data_file) is None:
@@ -128,7 +130,7 @@ def _with_row_ids(entries: Sequence[ManifestEntry], first: int) -> tuple[Manifes
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """All entries, removed ones included."""
+    """Reads all entries, removed ones included."""
     with AvroFile[ManifestEntry](
         open_manifest(io, manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[LAYOUT],
@@ -140,7 +142,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestTarget:
-    """Where and for which snapshot manifests are written."""
+    """Place and snapshot for which manifests are written."""
 
     io: FileIO
     folder: str
@@ -151,14 +153,14 @@ class ManifestTarget:
     """The table's format version."""
 
     dropped: tuple[NestedField, ...] = ()
-    """Columns that the table once had: files may lie in partitions by them still."""
+    """Columns that the table once had: files may still be partitioned by them."""
 
     paths: list[str] = field(default_factory=list)
     """Every file written for it so far."""
 
     @property
     def sources(self) -> Schema:
-        """What partition fields were made of, under names that nothing else has."""
+        """Source columns of partition fields, under names that no other column has."""
         gone = [f.model_copy(update={"name": f"{f.name}#{f.field_id}", "required": False}) for f in self.dropped]
         return Schema(*self.schema.fields, *gone) if gone else self.schema
 
@@ -168,7 +170,7 @@ class ManifestTarget:
 
 
 def dropped_columns(schema: Schema, schemas: Iterable[Schema]) -> tuple[NestedField, ...]:
-    """Those of older schemas that this one has no more, as they were last."""
+    """Returns columns of older schemas that this one does not have, in their last form."""
     now = {f.field_id for f in schema.fields}
     gone = {f.field_id: f for s in sorted(schemas, key=lambda s: s.schema_id) for f in s.fields}
     return tuple(f for i, f in gone.items() if i not in now)
@@ -195,14 +197,13 @@ def write_manifest(
 
 
 def _version(target: ManifestTarget, entries: Sequence[ManifestEntry]) -> Literal[2, 3]:
-    """The table's; but a vector that another engine left in a table of version 2 has fields of version 3."""
+    """Returns the table's version; a foreign vector in a table of version 2 has fields of version 3."""
     return 3 if any(e.data_file.file_format == FileFormat.PUFFIN for e in entries) else target.version
 
 
 def _entry_schema(spec: PartitionSpec, schema: Schema, version: Literal[2, 3]) -> Schema:
-    """The version's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java
-    fails on it.
-    """
+    """Returns the version's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg has long,
+    which Java refuses."""
     partition = StructType(
         *[
             NestedField(f.field_id, f.name, f.field_type, required=f.required)
@@ -230,7 +231,7 @@ def _describe(
         files[entry.status] += 1
         rows[entry.status] += entry.data_file.record_count
     live = [e for e in entries if e.status != ManifestEntryStatus.DELETED]
-    known = [e.sequence_number for e in live if e.sequence_number is not None]
+    numbers = [e.sequence_number for e in live if e.sequence_number is not None]
     return ManifestFile.from_args(
         _table_format_version=LAYOUT,
         manifest_path=path,
@@ -238,7 +239,7 @@ def _describe(
         partition_spec_id=spec.spec_id,
         content=content,
         sequence_number=_UNASSIGNED,
-        min_sequence_number=min(known, default=_UNASSIGNED),  # one that is given is below the commit's own
+        min_sequence_number=min(numbers, default=_UNASSIGNED),  # a set number is below the commit's own
         added_snapshot_id=target.snapshot_id,
         added_files_count=files[ManifestEntryStatus.ADDED],
         existing_files_count=files[ManifestEntryStatus.EXISTING],
@@ -252,7 +253,7 @@ def _describe(
 
 
 def unnumbered_rows(manifests: Iterable[ManifestFile]) -> int:
-    """How many row ids the next list gives out: each data manifest without one gets as many as it has rows."""
+    """Counts the row ids that the next list assigns: one per row of each data manifest without a row id."""
     return sum(_row_count(m) for m in manifests if _lacks_row_id(m))
 
 
@@ -271,7 +272,8 @@ def write_manifest_list(
     manifests: Iterable[ManifestFile],
     next_row_id: int | None = None,
 ) -> str:
-    """`next_row_id`: the table's, from version 3 on; data manifests that have no row id are counted on from it."""
+    """Writes a list. `next_row_id`: the table's, from version 3 on; data manifests without a row id are numbered from
+    it."""
     path = target.new_path(f"snap-{target.snapshot_id}")
     metadata = {
         "snapshot-id": str(target.snapshot_id),
@@ -304,26 +306,27 @@ def _numbered(manifests: Iterable[ManifestFile], sequence: int, next_row_id: int
 
 
 def added(files: Iterable[tuple[DataFile, int | None]], snapshot_id: int) -> list[ManifestEntry]:
-    """Entries of new files with their data sequence number; None: the snapshot's, inherited."""
+    """Writes entries of new files with their data sequence number; None: inherited from the snapshot."""
     return [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, sequence, None, f) for f, sequence in files]
 
 
 def remember(
     manifest: ManifestFile, new: Sequence[ManifestEntry], stay: Sequence[ManifestEntry], sequence: int
 ) -> None:
-    """Keeps the live entries of a manifest just written, new ones with what they will inherit. If its snapshot never
-    lands, nobody asks.
-    """
+    """Caches the live entries of a manifest that was just written, new ones with the values that they inherit. If its
+    snapshot never lands, they are not used."""
     inherited = []
     for entry in new:
         entry.data_file.spec_id = manifest.partition_spec_id
-        own = sequence if entry.sequence_number is None else entry.sequence_number
-        inherited.append(ManifestEntry(entry.status, manifest.added_snapshot_id, own, sequence, entry.data_file))
+        entry_sequence = sequence if entry.sequence_number is None else entry.sequence_number
+        inherited.append(
+            ManifestEntry(entry.status, manifest.added_snapshot_id, entry_sequence, sequence, entry.data_file)
+        )
     CACHE.put(manifest.manifest_path, (*inherited, *stay))
 
 
 def removed(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
-    """Entries that say which files the snapshot took away."""
+    """Writes entries of files that the snapshot removed."""
     return [
         ManifestEntry(ManifestEntryStatus.DELETED, snapshot_id, e.sequence_number, e.file_sequence_number, e.data_file)
         for e in entries
@@ -340,9 +343,7 @@ def existing(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def plan_merges(manifests: Sequence[ManifestFile], fanout: int = _FANOUT) -> list[list[ManifestFile]]:
-    """Groups to be merged: manifests of one content, spec and size tier, as soon as there are `fanout` of
-    them. Pure.
-    """
+    """Plans groups of manifests to merge: of one content, spec and size tier, once there are `fanout` of them. Pure."""
     tiers: dict[tuple[ManifestContent, int, int], list[ManifestFile]] = defaultdict(list)
     for manifest in manifests:
         tiers[(manifest.content, manifest.partition_spec_id, _tier(live_count(manifest), fanout))].append(manifest)
@@ -354,8 +355,8 @@ def live_count(manifest: ManifestFile) -> int:
 
 
 def is_small(manifest: ManifestFile) -> bool:
-    """Of the lowest tier: its entries are written again with those of the next commit, which costs less than an open
-    costs every reader."""
+    """Whether a manifest is in the lowest tier: its entries are written again with those of the next commit, which
+    costs less than one more file for every reader."""
     return live_count(manifest) < _FANOUT
 
 
@@ -370,12 +371,12 @@ def _tier(count: int, fanout: int) -> int:
 def merge_manifests(
     target: ManifestTarget, manifests: Sequence[ManifestFile], specs: dict[int, PartitionSpec]
 ) -> list[ManifestFile]:
-    """The same live files in fewer manifests. Empty ones go."""
-    kept = [m for m in manifests if live_count(m)]
-    for group in plan_merges(kept):
+    """Merges manifests with the same live files into fewer, and drops empty ones."""
+    remaining = [m for m in manifests if live_count(m)]
+    for group in plan_merges(remaining):
         entries = existing(e for m in group for e in load_entries(target.io, m))
         merged = write_manifest(target, specs[group[0].partition_spec_id], group[0].content, entries)
         CACHE.put(merged.manifest_path, tuple(entries))
-        gone = {m.manifest_path for m in group}
-        kept = [m for m in kept if m.manifest_path not in gone] + [merged]
-    return kept
+        merged_paths = {m.manifest_path for m in group}
+        remaining = [m for m in remaining if m.manifest_path not in merged_paths] + [merged]
+    return remaining

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table is in Iceberg: columns, spec, sort order and properties. Pure."""
+"""Mapping of a table to Iceberg: columns, spec, sort order and properties. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DEFAULTS: Mapping[str, str] = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-"""Ours for tables that we create; `iceberg.X` of the table wins."""
+"""Properties of tables that we create; `iceberg.X` of the table overrides them."""
 
 _TIMES: Mapping[PartitionUnit, Transform[Any, Any]] = {
     PartitionUnit.YEAR: YearTransform(),
@@ -64,9 +64,8 @@ MERGE_ON_READ: Mapping[str, str] = {f"write.{what}.mode": "merge-on-read" for wh
 
 
 def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: bool | None = None) -> Schema:
-    """User's columns, then the system columns, all of those required; none of those in a clean table, which `clean`
-    tells where the table's properties do not. Raises `UnsupportedType`.
-    """
+    """Schema of the user's columns, then the system columns, all required. A clean table has no system columns; `clean`
+    overrides the table's properties. Raises `UnsupportedType`."""
     nested, ids = itertools.count(10_000), itertools.count(1)
     fields = [
         ice.NestedField(
@@ -89,7 +88,7 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: boo
 
 
 def has_bucket_transform(descriptor: TableDescriptor) -> bool:
-    """Fluss buckets nullable keys too, where it made the table."""
+    """Allows nullable bucket keys in tables that Fluss created."""
     keys = descriptor.bucket_keys
     if descriptor.bucket_function is not BucketFunction.ICEBERG or len(keys) != 1:
         return False
@@ -97,7 +96,7 @@ def has_bucket_transform(descriptor: TableDescriptor) -> bool:
 
 
 def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
-    """A clean table without a bucket key has no field for the bucket."""
+    """Builds the spec. A clean table without a bucket key has no bucket field."""
     ids = itertools.count(PARTITION_FIELD_ID_START)
     fields = [
         PartitionField(schema.find_field(k.column).field_id, next(ids), _transform(k), _field_name(k, schema))
@@ -120,7 +119,7 @@ def _transform(key: PartitionKey) -> Transform[Any, Any]:
 
 
 def _field_name(key: PartitionKey, schema: Schema) -> str:
-    """As Iceberg's own writers name it; no column may have the same name."""
+    """Name of a partition field as Iceberg's own writers choose it; columns must not have the same name."""
     if key.unit is None:
         return key.column
     names, taken = (f"{key.column}_{key.unit}{more}" for more in ("", *range(2, 10_000))), schema.column_names
@@ -144,7 +143,7 @@ def lake_properties(descriptor: TableDescriptor) -> dict[str, str]:
 
 
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
-    """Refuses what Iceberg cannot hold, naming the column, before anything is created."""
+    """Refuses columns that Iceberg cannot have, before any change."""
     schema = lake_schema(descriptor, str(path))
     check_partition_keys(path, descriptor, by_time=True)
     if has_bucket_transform(descriptor):

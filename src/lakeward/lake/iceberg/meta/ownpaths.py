@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files of an Iceberg table may lie, and its storage, which opens and deletes nothing elsewhere.
+"""Allowed places of an Iceberg table's files, and storage that opens and deletes nothing elsewhere.
 
-The catalog is believed, which names the table's metadata file; what that file says of the table's location is not,
-unless it is the folder above it, or where the catalog puts a table of this name.
+The catalog is trusted to name the table's metadata file; the location in that file is not trusted, unless it is the
+folder above it, or the place where the catalog puts a table of this name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OwnFileIO(FileIO):
 
     @property
     def properties(self) -> Properties:  # type: ignore[override]
-        """Those of this moment: credentials may be renewed."""
+        """The current properties: credentials may be renewed."""
         return self.inner.properties
 
     def new_input(self, location: str) -> InputFile:
@@ -48,12 +48,12 @@ class OwnFileIO(FileIO):
 
 
 def check_path(io: FileIO, path: str) -> str:
-    """Before a cache is asked for it. Raises `LakePathRefused`."""
+    """Checks a path before a cache is used for it. Raises `LakePathRefused`."""
     return io.allowed.check(path) if isinstance(io, OwnFileIO) else path
 
 
 def open_manifest(io: FileIO, path: str) -> InputFile:
-    """Of a manifest or a manifest list, read as far as its library may decode it. Raises `LakeMetadataTooLarge`,
+    """Reads a manifest or manifest list, up to the limit for its library. Raises `LakeMetadataTooLarge`,
     `ValueError`."""
     bounds = MetadataBounds.parse(io.properties)
     with io.new_input(path).open() as source:
@@ -78,13 +78,13 @@ class _ReadInput(InputFile):
 
 
 def offsets_storage(io: FileIO, path: str) -> FileIO:
-    """For a file of offsets, which Fluss keeps outside of the lake."""
+    """Opens storage for an offsets file, which Fluss keeps outside the lake."""
     is_of_fluss = OFFSETS_OF_FLUSS.fullmatch(path) is not None and not has_dots(path)
     return io.inner if is_of_fluss and isinstance(io, OwnFileIO) else io
 
 
 def allowed_paths(table: Table, catalog: Catalog, options: Mapping[str, str]) -> AllowedPaths:
-    """Raises `LakePathRefused` where the table says that it lies elsewhere."""
+    """Raises `LakePathRefused` if the table's location is elsewhere."""
     location = table.metadata.location.rstrip("/")
     own = pointed_paths(table.name(), table.metadata_location, options)
     if own.allows(location):
@@ -96,13 +96,13 @@ def allowed_paths(table: Table, catalog: Catalog, options: Mapping[str, str]) ->
 
 
 def pointed_paths(name: tuple[str, ...], metadata_location: str, options: Mapping[str, str]) -> AllowedPaths:
-    """What the place of a metadata file allows that the catalog names."""
+    """Returns the paths that are allowed by the place of a metadata file that the catalog names."""
     root = metadata_location.rpartition("/")[0].removesuffix("/metadata")
     return AllowedPaths(".".join(name), root, str(options.get("warehouse", "")), parse_locations(options))
 
 
 def default_location(catalog: Catalog, name: tuple[str, ...]) -> str | None:
-    """Where a catalog puts a table; None where that is not known."""
+    """Returns the place where a catalog puts a table; None if unknown."""
     location = catalog.load_namespace_properties(name[:-1]).get("location")
     warehouse = str(catalog.properties.get("warehouse", "")).rstrip("/")
     root = str(location).rstrip("/") if location else warehouse and f"{warehouse}/{'.'.join(name[:-1])}"
@@ -110,8 +110,8 @@ def default_location(catalog: Catalog, name: tuple[str, ...]) -> str | None:
 
 
 def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-    """After a commit, as PyIceberg does: metadata files that the log named before and names no more. What cannot be
-    deleted, or lies elsewhere, stays."""
+    """Deletes metadata files that the log no longer names after a commit, as PyIceberg does. Files elsewhere, or that
+    cannot be deleted, stay."""
     if metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
         return
     retained = {entry.metadata_file for entry in metadata.metadata_log}
@@ -123,14 +123,14 @@ def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata
 
 
 _CODE = "impl"
-"""How every name ends whose value PyIceberg imports."""
+"""Suffix of every property whose value PyIceberg imports."""
 
 Value = TypeVar("Value")
 Loaded = TypeVar("Loaded", bound=Table)
 
 
 def open_catalog(name: str, options: Mapping[str, Any]) -> Catalog:
-    """A catalog of any kind but `sql`, which is ours. Raises what PyIceberg does."""
+    """Opens a catalog of any kind but `sql`, which is ours. Raises as PyIceberg does."""
     catalog = load_catalog(name, **options)
     catalog.properties = {k: v for k, v in catalog.properties.items() if k in options or not names_code(k)}
     if isinstance(catalog, RestCatalog):
@@ -150,7 +150,7 @@ def without_code(properties: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def checked_answers(own: Properties, answer: Callable[..., Loaded]) -> Callable[..., Loaded]:
-    """The server says what storage a table has (its `config`), and no table does."""
+    """Uses the storage in the server's `config`, never in a table's properties."""
 
     def checked(identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Loaded:
         metadata = with_allowed_properties(table_response.metadata, own.get(ALLOWED_OPTION, ""))
@@ -161,7 +161,7 @@ def checked_answers(own: Properties, answer: Callable[..., Loaded]) -> Callable[
 
 
 def _keep_storage(catalog: Any) -> None:
-    """Of a catalog that reads and writes metadata files itself."""
+    """Storage checks of a catalog that reads and writes metadata files itself."""
     stage = getattr(catalog, "_update_and_stage_table", None)
 
     def load(properties: Properties = {}, location: str | None = None) -> FileIO:  # noqa: B006

@@ -35,7 +35,7 @@ def partition_record(spec: PartitionSpec, schema: Schema, bucket: Bucket) -> Rec
 
 
 def unit_of(field: PartitionField) -> PartitionUnit | None:
-    """Of a partition by time: numbers are counted from 1970 on, as ours are."""
+    """Returns the number of a time partition, counted from 1970 like ours."""
     match field.transform:
         case TimeTransform():
             return PartitionUnit(str(field.transform))
@@ -43,7 +43,7 @@ def unit_of(field: PartitionField) -> PartitionUnit | None:
 
 
 def _number(value: Any) -> int:
-    """A day is a date in Iceberg's types, and some manifests are read so."""
+    """Returns a number: a day is a date in Iceberg's types, and some manifests are read that way."""
     return (value - _EPOCH).days if isinstance(value, datetime.date) else int(value)
 
 
@@ -53,7 +53,7 @@ def _parse(schema: Schema, field: PartitionField, text: str) -> Any:
 
 
 def parse_value(kind: ice.IcebergType, text: str) -> Any:
-    """A partition value from its text, as Iceberg stores it (a date is days since 1970)."""
+    """Parses a partition value to Iceberg's form (a date is days since 1970)."""
     try:
         match kind:
             case ice.BooleanType():
@@ -65,8 +65,8 @@ def parse_value(kind: ice.IcebergType, text: str) -> Any:
             case ice.StringType():
                 return text
     except (ValueError, KeyError) as error:
-        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is no {kind}") from error
-    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} is no type for a partition key")
+        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is not a {kind}") from error
+    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} cannot be a partition key")
 
 
 def value_text(kind: ice.IcebergType, value: Any) -> str:
@@ -80,7 +80,7 @@ def value_text(kind: ice.IcebergType, value: Any) -> str:
 
 
 def partition_texts(spec: PartitionSpec, schema: Schema, record: Record) -> dict[str, str]:
-    """A file's tuple as text by partition key (`region`, `day(ts)`), without the bucket's number."""
+    """Spells a file's tuple by partition key (`region`, `day(ts)`), without the bucket's number."""
     texts: dict[str, str] = {}
     for at, field in enumerate(spec.fields):
         source, unit = _source(schema, field), unit_of(field)
@@ -96,8 +96,8 @@ def partition_texts(spec: PartitionSpec, schema: Schema, record: Record) -> dict
 def bucket_of(
     spec: PartitionSpec, schema: Schema, record: Record, partition_keys: tuple[str, ...], named: int | None = None
 ) -> Bucket | None:
-    """The bucket a file belongs to; None where its spec does not say (someone wrote it under another spec). `named`:
-    its number by other means, where the spec has no field for it."""
+    """Returns a file's bucket; None if its spec does not have it (another engine wrote it under another spec). `named`:
+    its number from another source, if the spec has no field for it."""
     at = _bucket_field(spec, schema)
     number: int | None = named if at is None else record[at]
     texts: Mapping[str, str] = partition_texts(spec, schema, record)
@@ -107,7 +107,7 @@ def bucket_of(
 
 
 def _bucket_field(spec: PartitionSpec, schema: Schema) -> int | None:
-    """The place of the bucket's number in the tuple."""
+    """Returns the index of the bucket's number in the tuple."""
     for at, field in enumerate(spec.fields):
         source = _source(schema, field)
         is_named = source is not None and source.name == BUCKET
@@ -119,8 +119,8 @@ def _bucket_field(spec: PartitionSpec, schema: Schema) -> int | None:
 
 
 def check_times(table: str, spec: PartitionSpec, schema: Schema, file: DataFile) -> None:
-    """Raises `InvalidTable` where a file's values are of another time than its partition: Iceberg up to 0.10.0 put
-    times before 1970 one too late."""
+    """Raises `InvalidTable` if a file's values are of another time than its partition: Iceberg up to 0.10.0 put times
+    before 1970 one too late."""
     for at, field in enumerate(spec.fields):
         unit, source, number = unit_of(field), _source(schema, field), file.partition[at]
         if unit is None or source is None or number is None:
@@ -134,5 +134,5 @@ def check_times(table: str, spec: PartitionSpec, schema: Schema, file: DataFile)
 
 
 def _source(schema: Schema, field: PartitionField) -> ice.NestedField | None:
-    """None: the column was dropped after the table was partitioned otherwise."""
+    """None: the column was dropped after the table's partitioning changed."""
     return schema.find_field(field.source_id) if schema.find_column_name(field.source_id) is not None else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back after others changed a lake table's columns or partitioning: what has to change so that rounds can write
-again. Columns keep the field ids that their values lie under. Pure.
+"""Plans the repair of a lake table's columns or partitioning after other engines changed them, so that rounds can write
+again. Columns keep the field ids of their values. Pure.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from lakeward.model import BUCKET, TableDescriptor
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRepair:
-    """`changes`: in words, empty where nothing is to be done. `refused`: what cannot go back, in words. `not_null`:
-    columns that become NOT NULL again, if no row has a null there. `relaxed`: the schema before that, to look."""
+    """A repair. `changes`: descriptions, empty if there is nothing to do. `refused`: changes that cannot be undone.
+    `not_null`: columns that become NOT NULL again, if no row has a null there. `relaxed`: the schema without those
+    constraints."""
 
     changes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -72,7 +73,7 @@ class _Plan:
         self.not_null: list[str] = []
 
     def fields(self) -> Iterator[ice.NestedField]:
-        """In the lake's order; columns that come back stand before the system columns."""
+        """Returns columns in the lake's order; restored columns come before the system columns."""
         ours = {name: self._find(name) for name in self._wanted}
         by_id = {f.field_id: name for name, f in ours.items() if f is not None}
         back = [self._take(n, f) for n, f in ours.items() if f is None or f.field_id not in self._now]
@@ -85,7 +86,7 @@ class _Plan:
             yield from back
 
     def _find(self, name: str) -> ice.NestedField | None:
-        """The field that is this column: of today's schema, or of the newest that had it."""
+        """Returns the field of this column: in the current schema, or in the newest that had it."""
         if name in self._recorded:
             return find_past_field(self._metadata, self._recorded[name])
         newest_first = sorted(self._metadata.schemas, key=lambda s: -s.schema_id)
@@ -96,15 +97,15 @@ class _Plan:
         return None
 
     def _take(self, name: str, field: ice.NestedField | None) -> ice.NestedField:
-        wanted = self._wanted[name]
+        expected = self._wanted[name]
         if field is None:
             self.changes.append(f"column {name}: added")
-            field = wanted.model_copy(update={"field_id": self._next_id, "required": False})
+            field = expected.model_copy(update={"field_id": self._next_id, "required": False})
             self._next_id += 1
             if isinstance(field.field_type, ice.ListType | ice.MapType | ice.StructType):
                 self.refused.append(f"column {name}: no schema of the lake table ever had it")
-        elif spell_type(field.field_type) != spell_type(wanted.field_type):
-            have, want = spell_type(field.field_type), spell_type(wanted.field_type)
+        elif spell_type(field.field_type) != spell_type(expected.field_type):
+            have, want = spell_type(field.field_type), spell_type(expected.field_type)
             self.refused.append(f"column {name}: it is {have} there and {want} here, and no type goes back")
         elif field.field_id not in self._now:
             self.changes.append(f"column {name}: back, with the values that its files hold")
@@ -128,12 +129,12 @@ class _Plan:
 
     def spec(self, schema: Schema) -> Iterator[TableUpdate]:
         ours = lake_schema(self._descriptor)
-        wanted = spell_spec(lake_spec(self._descriptor, ours), ours)
-        if spell_spec(self._metadata.spec(), schema) == wanted:
+        expected = spell_spec(lake_spec(self._descriptor, ours), ours)
+        if spell_spec(self._metadata.spec(), schema) == expected:
             return
-        fitting = [s.spec_id for s in self._metadata.partition_specs if spell_spec(s, schema) == wanted]
+        fitting = [s.spec_id for s in self._metadata.partition_specs if spell_spec(s, schema) == expected]
         if fitting:
-            self.changes.append(f"partitioning: {wanted} again")
+            self.changes.append(f"partitioning: {expected} again")
             yield SetDefaultSpecUpdate.model_validate({"spec-id": fitting[0]})
         else:
-            self.refused.append(f"partitioning: the lake table has no {wanted} any more")
+            self.refused.append(f"partitioning: the lake table has no {expected} any more")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a snapshot's summary says of offsets, token and fence: read and written here, every value a string."""
+"""Offsets, token and fence in a snapshot's summary: read and written here, every value a string."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ INLINE_LIMIT = 16 * 1024
 """An offset map above this goes to a file: every metadata file holds every retained summary."""
 
 FOREIGN_REMOVED_KEY = "lakeward.foreign-removed"
-"""Rows that others deleted and that no round of ours missed yet."""
+"""Number of rows that other engines deleted and no round has missed yet."""
 
 UNCOUNTED = "uncounted"
-"""In place of that number: others deleted by key, and nobody knows how many rows."""
+"""Replaces that number after deletes by key, whose rows are not counted."""
 
 MISSING_KEY = "lakeward.missing-replaced"
-"""Replaced rows of this round that were not there any more, explained by others' deletes."""
+"""Number of this round's replaced rows that other engines had deleted."""
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:
@@ -62,8 +62,8 @@ class SummaryReader:
         self._files: dict[str, dict[str, Any]] = {}
 
     def owner(self, snapshot: Snapshot) -> str | None:
-        """The table id the snapshot carries; None for a foreign one. The Fluss plugin's is in the path of its offsets
-        file, which is gone once a newer snapshot is registered with Fluss."""
+        """Returns the table id in the snapshot; None for a foreign one. The Fluss plugin's is in the path of its
+        offsets file, which is deleted once a newer snapshot is registered with Fluss."""
         summary = summary_of(snapshot)
         if TABLE_ID_KEY in summary:
             return summary[TABLE_ID_KEY]
@@ -89,7 +89,7 @@ class SummaryReader:
                 raw = text if text.lstrip().startswith("{") else self._read(text)
                 body = json.loads(raw)
                 if not isinstance(body, dict):
-                    raise ValueError("it is no JSON object")
+                    raise ValueError("it is not a JSON object")
             except (OSError, ValueError, LakePathRefused) as error:
                 raise self._tampered(snapshot_id, str(error)) from error
             self._files[text] = body
@@ -105,7 +105,8 @@ class SummaryReader:
 
 
 def foreign_removed_keys(removed: int | None, missing: int) -> dict[str, str]:
-    """Every commit of ours passes on how many rows others deleted that no round has missed yet."""
+    """Reads the number of rows that other engines deleted and no round has missed yet; each of our commits passes it
+    on."""
     keys = {MISSING_KEY: str(missing)} if missing else {}
     if removed is None or removed > missing:
         keys[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
@@ -149,8 +150,8 @@ class Ancestry:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """Our commits as seen from main's head. `newest`: the one that main stands on, from which offsets, token and fence
-    are; of another table where `owner` is another id. `foreign`: snapshots since then, newest first. `tagged`: our last
+    """Our commits as seen from main's head. `newest`: the one that main is based on, which has offsets, token and
+    fence; of another table if `owner` is another id. `foreign`: later snapshots, newest first. `tagged`: our last
     commit, wherever main is."""
 
     newest: Snapshot | None
@@ -160,11 +161,11 @@ class Reconciled:
     is_rolled_back: bool = False
 
     def foreign_removed(self) -> int | None:
-        """How many rows others removed that no round missed yet; None: nobody can say (equality deletes)."""
-        known = {} if self.newest is None else summary_of(self.newest)
-        if known.get(FOREIGN_REMOVED_KEY) == UNCOUNTED:
+        """Counts rows that other engines removed and no round has missed yet; None: unknown (equality deletes)."""
+        newest_summary = {} if self.newest is None else summary_of(self.newest)
+        if newest_summary.get(FOREIGN_REMOVED_KEY) == UNCOUNTED:
             return None
-        total = _number(known, FOREIGN_REMOVED_KEY)
+        total = _number(newest_summary, FOREIGN_REMOVED_KEY)
         for snapshot in self.foreign:
             summary = summary_of(snapshot)
             if summary.get("operation") not in ("delete", "overwrite"):
@@ -177,7 +178,7 @@ class Reconciled:
 
 
 def walk(metadata: TableMetadata, start: int | None = None) -> Ancestry:
-    """Follows parents from main's head, or from the snapshot given."""
+    """Follows parents from main's head, or from the given snapshot."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
     at = metadata.current_snapshot_id if start is None else start
     chain: list[Snapshot] = []

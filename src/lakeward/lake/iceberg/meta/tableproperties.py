@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which table properties an Iceberg table may have. A property comes from whoever may alter the table, or write its
-metadata file: none of them may name code to load, or an address or credentials that files are reached by.
+"""Allowed properties of Iceberg tables. A property is set by anyone who may alter the table or write its metadata file:
+it must not name code to load, or an address or credentials for reaching files.
 
 Libraries look for such names among a table's properties: PyIceberg imports and calls `py-io-impl`,
 `write.py-location-provider.impl` and `s3.retry-strategy-impl`, and signs requests to `s3.endpoint`.
@@ -94,14 +94,14 @@ _OPTIONS_OF_CATALOGS: Final = frozenset(
 
 
 def refused_names(names: Iterable[str], allowed: str = "") -> list[str]:
-    """Those that no table may have. `allowed` is the value of the lake's option `allowed-properties`."""
+    """Returns the properties that a table may not have. `allowed`: the lake's option `allowed-properties`."""
     exact = _NAMES | {name.strip() for name in allowed.split(",") if name.strip()}
     below = tuple(name for name in exact if name.endswith("."))
     return sorted(n for n in names if n not in exact and not n.startswith(below) and not _is_note(n))
 
 
 def check_properties(table: str, properties: Mapping[str, str | None], allowed: str = "", prefix: str = "") -> None:
-    """Before they are set, at any door. Raises `InvalidTable`."""
+    """Checks properties before they are set, through any interface. Raises `InvalidTable`."""
     for name in refused_names(properties, allowed):
         reason = (
             "no table property of Iceberg that a table may set: it could name code or storage for whoever opens the "
@@ -112,7 +112,7 @@ def check_properties(table: str, properties: Mapping[str, str | None], allowed: 
 
 
 def with_allowed_properties(metadata: TableMetadata, allowed: str = "") -> TableMetadata:
-    """A table as it is read or served: one that was made before a name was refused goes on without it."""
+    """Returns metadata without refused properties, for a table created before they were refused."""
     refused = refused_names(metadata.properties, allowed)
     if not refused:
         return metadata

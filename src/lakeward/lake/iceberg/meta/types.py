@@ -77,13 +77,13 @@ class _ToIceberg(TypeVisitor[Any]):
 
 
 def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> ice.IcebergType:
-    """Ids of nested fields are provisional, the catalog assigns new ones. Raises `UnsupportedType`."""
+    """Converts a type. Ids of nested fields are provisional, the catalog assigns new ones. Raises `UnsupportedType`."""
     iceberg_type: ice.IcebergType = _ToIceberg(itertools.count(1000) if ids is None else ids).visit(kind, where)
     return iceberg_type
 
 
 def to_arrow_type(kind: ice.IcebergType) -> pa.DataType:
-    """What a column of this type is in files of ours: plain strings and microseconds, field ids on every level."""
+    """Arrow type of a column in our files: plain strings and microseconds, field ids on every level."""
     if type(kind) in _ARROW:
         return _ARROW[type(kind)]
     match kind:
@@ -111,7 +111,7 @@ def to_arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def spell_field(field: ice.NestedField) -> str:
-    """Name, type and nullability without ids: two fields are the same to us when this is."""
+    """Spells name, type and nullability without ids: two fields with the same spelling are equal."""
     return f"{field.name} {spell_type(field.field_type)}{' required' if field.required else ''}"
 
 
@@ -137,7 +137,7 @@ def is_clean(schema: Schema) -> bool:
 
 
 def with_address(schema: Schema) -> Schema:
-    """With the system columns; those of a clean table are made up while it is read."""
+    """Adds the system columns; for a clean table they are computed when it is read."""
     if not is_clean(schema):
         return schema
     ids = schema.identifier_field_ids

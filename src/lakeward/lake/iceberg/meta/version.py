@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's format version, which engines read it, and what PyIceberg leaves out of version 3: its metadata as JSON,
-and the move to it.
+"""Format versions: which engines read them, and the parts of version 3 that PyIceberg lacks: its metadata as JSON, and
+the upgrade.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSIONS: tuple[Version, ...] = (2, 3)
 
 
 def table_version(metadata: TableMetadata) -> Version:
-    """Raises `LakeSchemaBroken` for one that we do not write."""
+    """Raises `LakeSchemaBroken` for a version that is not written here."""
     for version in VERSIONS:
         if metadata.format_version == version:
             return version
@@ -29,17 +29,18 @@ def table_version(metadata: TableMetadata) -> Version:
 
 
 def find_next_row_id(metadata: TableMetadata) -> int | None:
-    """None before version 3, which counts rows."""
+    """Returns the next row id; None before version 3."""
     return metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
 
 
 def to_version_3(metadata: TableMetadata) -> TableMetadata:
-    """The same table in version 3. Its rows get ids with the next commit, whose list numbers every manifest."""
+    """Upgrades metadata to version 3. Rows get ids with the next commit, whose list numbers every manifest."""
     return TableMetadataV3.model_construct(**{**dict(metadata), "format_version": 3, "next_row_id": 0})
 
 
 def metadata_json(metadata: TableMetadata) -> str:
-    """PyIceberg refuses to write version 3 and makes new tables of it without a `next-row-id`, which others demand."""
+    """Adds the parts that PyIceberg lacks: it refuses to write version 3, and its new tables have no `next-row-id`,
+    which other readers require."""
     if not isinstance(metadata, TableMetadataV3):
         return metadata.model_dump_json()
     counted = metadata.model_copy(update={"next_row_id": find_next_row_id(metadata)})
@@ -48,8 +49,8 @@ def metadata_json(metadata: TableMetadata) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeTableReader:
-    """`versions`: those in which it applies our deletes. `reason`: why not in the other one. `lacks`: types without
-    which it reads no column of a table."""
+    """A reader of Iceberg tables. `versions`: those in which it applies our deletes. `reason`: why not in the other
+    one. `lacks`: types of columns that it cannot read."""
 
     versions: tuple[Version, ...] = VERSIONS
     reason: str = ""
@@ -91,7 +92,7 @@ def choose_version(path: TablePath, descriptor: TableDescriptor) -> Version:
 
 
 def check_version(path: TablePath, descriptor: TableDescriptor, version: int) -> None:
-    """Pure. Raises `InvalidTable` where a reader of the table does not read it in this version."""
+    """Pure. Raises `InvalidTable` if a reader of the table cannot read this version."""
     reason = _find_refusal(path, descriptor, version)
     if reason is not None:
         fitting = choose_version(path, descriptor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a data file its deletes leave alive. Delete files never change: their positions are kept."""
+"""Finds the rows of a data file that its deletes leave. Delete files never change: their positions are cached."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ from lakeward.spi import LakeFile
 
 Mask = npt.NDArray[np.bool_]
 _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda by_file: sum(map(len, by_file.values())))
-"""Positions per delete file, by data file: 32 MB of them."""
+"""Positions per delete file, by data file: at most 32 MB."""
 
 _NONE: Offsets = np.empty(0, np.int64)
 
 _LOADED_ROWS = 8_000_000
-"""Of a bigger file the offsets (64 MB) are not loaded as a whole: its rows are looked up batch by batch."""
+"""The offsets of a larger file (64 MB) are not loaded at once: its rows are looked up batch by batch."""
 
 
 class Keeper:
-    """The deletes of one data file, ready to be asked batch by batch. `columns` are those it needs to see.
-
-    `gone`: offsets whose rows go as well and whose positions are not known."""
+    """The deletes of one data file, applied batch by batch. `columns`: those that it needs. `gone`: offsets of more
+    deleted rows, whose positions are unknown."""
 
     def __init__(
         self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]], gone: OffsetSet | None = None
@@ -43,7 +42,7 @@ class Keeper:
         self.columns = tuple(dict.fromkeys([*(n for names, _ in keys for n in names), *([OFFSET] if gone else [])]))
 
     def mask(self, table: pa.Table, start: int) -> Mask | None:
-        """True where a row lives; None when all do. `start` is the position of the table's first row in its file."""
+        """Returns true for live rows; None if all are. `start`: the position of the table's first row in its file."""
         low, high = self._within(start, start + table.num_rows)
         if low == high and not self._keys and not self._gone:
             return None
@@ -56,7 +55,7 @@ class Keeper:
         return keep
 
     def _within(self, start: int, stop: int) -> tuple[int, int]:
-        """NumPy takes a ninth of a small file's read for a look into nothing."""
+        """Skips an empty search, for which NumPy takes a ninth of the time of reading a small file."""
         if not len(self._positions):
             return 0, 0
         low, high = np.searchsorted(self._positions, [start, stop])
@@ -69,7 +68,7 @@ class DeleteFilter:
         self._keys: dict[str, pa.Table] = {}
 
     def of(self, planned: PlannedFile, gone: OffsetSet | None = None) -> Keeper:
-        """`gone`: offsets whose rows are left out as well. They become positions where the file's offsets are at hand:
+        """`gone`: offsets whose rows are left out as well. They become positions if the file's offsets are cached:
         decoding its `__offset` column for every row takes a seventh of a read."""
         parts: list[Offsets] = []
         keys: dict[tuple[str, ...], list[pa.Table]] = {}
@@ -80,16 +79,17 @@ class DeleteFilter:
                 keys.setdefault(names, []).append(self._load_keys(delete.file.file_path, names))
             else:
                 parts.append(self._positions_of(delete, path))
-        if gone and (dead_rows := self._find_rows(planned, gone)) is not None:
-            parts, gone = [*parts, dead_rows], None
+        dead_rows = self._find_rows(planned, gone) if gone else None
+        if dead_rows is not None:
+            parts.append(dead_rows)
         return Keeper(
             _joined(parts),
             [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()],
-            gone,
+            gone if dead_rows is None else None,
         )
 
     def of_described(self, file: LakeFile) -> Keeper:
-        """As `of`, of a file as the plug point describes it."""
+        """As `of`, for a file as the plug point describes it."""
         keys: dict[tuple[str, ...], list[pa.Table]] = {}
         for delete in file.deletes:
             if delete.content == "equality":
@@ -99,11 +99,11 @@ class DeleteFilter:
         return Keeper(self.positions(file), joined)
 
     def named_files(self, path: str) -> set[str]:
-        """Data files that a positional delete file names, in canonical spelling."""
+        """Returns the data files that a positional delete file names, in canonical spelling."""
         return set(self._load_positions(path))
 
     def _find_rows(self, planned: PlannedFile, gone: OffsetSet) -> Offsets | None:
-        """Positions of these offsets in a file; None where they are better looked up batch by batch."""
+        """Returns the positions of these offsets in a file; None if looking them up batch by batch is better."""
         first, last = planned.indexed.first, planned.indexed.last
         if first is None or last is None or planned.file.record_count > _LOADED_ROWS:
             return None
@@ -114,17 +114,17 @@ class DeleteFilter:
         return positions_of(offsets, gone.values[low:high])[1]
 
     def positions_in(self, delete: DeleteEntry, path: str) -> Offsets:
-        """Rows of a data file that a vector on it, or a positional delete file, takes out."""
+        """Returns the rows of a data file that a vector, or a positional delete file, removes."""
         return self._positions_of(delete, canonical(path))
 
     def _positions_of(self, delete: DeleteEntry, path: str) -> Offsets:
-        """`path` in canonical spelling, which is worked out once for all deletes of a file."""
+        """`path`: in canonical spelling, computed once for all deletes of a file."""
         if delete.content == "vector":
             return self._load_vector(delete)
         return self._load_positions(delete.file.file_path).get(path, _NONE)
 
     def positions(self, file: LakeFile) -> Offsets:
-        """Rows that positional deletes and vectors take out of a described file; keys are left aside."""
+        """Returns the rows that positional deletes and vectors remove from a described file; keys are ignored."""
         path, parts = canonical(file.path), [np.empty(0, np.int64)]
         for delete in file.deletes:
             if delete.content == "vector":
@@ -166,8 +166,8 @@ class DeleteFilter:
 
 
 def _joined(parts: Sequence[Offsets]) -> Offsets:
-    """In order. Each part is, so that a sort which looks for runs takes a thirtieth of the time; and most delete files
-    that may name a file do not."""
+    """Merges sorted parts. Each part is sorted, so a sort that detects runs takes a thirtieth of the time; most delete
+    files that may name a file do not."""
     named = [p for p in parts if len(p)]
     if len(named) < 2:
         return named[0] if named else _NONE
@@ -175,7 +175,7 @@ def _joined(parts: Sequence[Offsets]) -> Offsets:
 
 
 def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:
-    """For each row whether its key is among the deleted ones; null equals null, as Iceberg has it."""
+    """Returns for each row whether its key is deleted; null equals null, as in Iceberg."""
     codes = np.zeros(rows.num_rows + deleted.num_rows, np.int64)
     for name in rows.column_names:
         kind = rows.schema.field(name).type

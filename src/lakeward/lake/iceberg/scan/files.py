@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files of a snapshot by bucket and offset bounds. What a manifest says is worked out once and kept."""
+"""Data files of a snapshot by bucket and offset bounds. The index of a manifest is computed once and cached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEPT_FILES = 200_000
 
 @dataclass(frozen=True)
 class IndexedFile:
-    """`first` and `last` bound its offsets, None where the file carries no bounds."""
+    """A data file. `first` and `last`: bounds of its offsets, None if the file has none."""
 
     entry: ManifestEntry
     spec_id: int
@@ -43,7 +43,7 @@ class IndexedFile:
 
 @dataclass(frozen=True)
 class _BucketFiles:
-    """Files of one bucket in one manifest, with their bounds as arrays: a commit looks at a few of thousands."""
+    """Files of one bucket in one manifest, with their bounds as arrays: a commit needs a few of thousands."""
 
     files: tuple[IndexedFile, ...]
     firsts: Offsets
@@ -66,7 +66,7 @@ class ManifestFiles:
     files: tuple[IndexedFile, ...]
 
     def holding(self, wanted: Mapping[Bucket, OffsetSet]) -> Iterator[IndexedFile]:
-        """Those whose bounds let them hold a wanted offset of their bucket, and all that do not say their bucket."""
+        """Returns files whose bounds may include a requested offset of their bucket, and all files without a bucket."""
         for bucket, held in self._by_bucket.items():
             if bucket is None:
                 yield from held.files
@@ -99,7 +99,7 @@ class FileIndex:
     def files_holding(
         self, io: FileIO, manifests: Iterable[ManifestFile], wanted: Mapping[Bucket, OffsetSet]
     ) -> Iterator[IndexedFile]:
-        """As `holding` of each manifest."""
+        """As `holding`, for each manifest."""
         for manifest in manifests:
             if manifest.content == ManifestContent.DATA:
                 yield from self._of_manifest(io, manifest).holding(wanted)
@@ -109,7 +109,7 @@ class FileIndex:
             entries = load_entries(io, manifest)
             return ManifestFiles(tuple(self._indexed(e, manifest.partition_spec_id) for e in entries))
 
-        key = manifest_key(manifest)  # what it tells of buckets is more once the table was adopted
+        key = manifest_key(manifest)  # an adopted table's manifests give more buckets
         return _INDEX.load(key if self._only_bucket is None else f"{key}!{self._only_bucket}", index)
 
     def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:

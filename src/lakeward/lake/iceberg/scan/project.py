@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file's columns as today's lake schema has them: found by field id, cast, null where the file is older."""
+"""Projects a file's columns to the current lake schema: matched by field id, cast, null if the file is older."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FEW_ROWS = 8_192
 
 
 def names_by_id(file: pa.Schema) -> dict[int, str]:
-    """A file's columns by their field ids."""
+    """Returns a file's columns by their field ids."""
     return {int(f.metadata[FIELD_ID]): f.name for f in file if f.metadata and FIELD_ID in f.metadata}
 
 
 def physical_names(ids: Mapping[str, int], by_id: Mapping[int, str], names: Sequence[str]) -> dict[str, str | None]:
-    """Lake column -> the file's name of it by field id; None where the file is older than the column. `ids`: the lake
+    """Lake column -> its name in the file, by field id; None if the file is older than the column. `ids`: the lake
     columns'."""
     return {n: by_id.get(ids[n]) for n in names}
 
@@ -38,7 +38,7 @@ def ids_by_name(schema: Schema) -> dict[str, int]:
 def project(
     batch: pa.RecordBatch, names: Sequence[str], physical: Mapping[str, str | None], types: Mapping[str, pa.DataType]
 ) -> pa.Table:
-    """Columns that were read as numbers of a dictionary stay so until `decode`."""
+    """Projects a batch. Columns read as dictionary codes stay encoded until `decode`."""
     arrays = []
     for name in names:
         source, kind = physical[name], types[name]
@@ -48,8 +48,8 @@ def project(
 
 
 def keep_rows(rows: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
-    """Of many rows column by column: a table's own filter looks every row up by its number, which takes twice as long
-    where few rows go. Of few rows it is one call in place of one for each column."""
+    """Filters many rows column by column: `pa.Table.filter` looks up every row by its number, which takes twice as long
+    if it removes few rows. Few rows are filtered with one call instead of one for each column."""
     if len(keep) < _FEW_ROWS:
         return rows.filter(pa.array(keep))
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
@@ -65,16 +65,16 @@ def decode(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 _CODED_BYTES = 3
-"""Per value, at most: a text that stands in the file by itself takes four bytes and its letters, a number in a
-dictionary less than three."""
+"""The most bytes per value of a dictionary-encoded column: a plain text takes four bytes and its letters, a dictionary
+code less than three."""
 
 _CODED_ROWS = 10_000
 
 
 @dataclass(frozen=True)
 class Footer:
-    """`names`: columns by field id. `coded`: text columns that stand as numbers of a dictionary in every row group.
-    Read as such, their rows are dropped and made texts in two thirds of the time."""
+    """Facts of one file. `names`: columns by field id. `coded`: text columns that are dictionary-encoded in every row
+    group. Reading them encoded takes two thirds of the time to filter and decode rows."""
 
     metadata: pq.FileMetaData
     names: Mapping[int, str]
@@ -82,7 +82,7 @@ class Footer:
 
     @classmethod
     def load(cls, path: str, source: Any) -> Footer:
-        """`source`: the file itself, read where its footer is not kept."""
+        """`source`: the open file, read if its footer is not cached."""
         return _FOOTERS.load(path, lambda: cls.of(pq.read_metadata(source)))
 
     @classmethod

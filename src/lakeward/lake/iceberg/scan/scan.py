@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live rows of a snapshot: columns found by field id, deletes applied, one batch at a time."""
+"""Scans live rows of a snapshot: columns matched by field id, deletes applied, one batch at a time."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _BOUNDED = (IntegerType, LongType, StringType, DateType)
 
 
 class FilterBounds:
-    """One filter with the columns it names. Nothing is let out in doubt."""
+    """A filter with the columns that it names. When in doubt a file or row group is read."""
 
     def __init__(self, filter: pc.Expression, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
         self._filter, self._columns = filter, tuple(columns)
         self._schema = pa.schema([(n, types[n]) for n in columns])
 
     def may_hold(self, schema: Schema, file: DataFile) -> bool:
-        """By the manifest's bounds: the file need not be opened."""
+        """Whether a file may match, by the manifest's bounds: the file need not be opened."""
 
         def facts(name: str) -> tuple[Any, Any, bool] | None:
             field = schema.find_field(name)
@@ -54,13 +54,13 @@ class FilterBounds:
                 return None
             try:
                 return from_bytes(kind, low), _upper(kind, high), (file.null_value_counts or {}).get(at, 1) > 0
-            except (struct.error, ValueError):  # written before the column's type was widened
+            except (struct.error, ValueError):  # written before the column's type became wider
                 return None
 
         return self._may([facts])[0]
 
     def row_groups(self, file: pq.ParquetFile, physical: Mapping[str, str | None]) -> list[int]:
-        """Row groups that may hold a row."""
+        """Returns the row groups that may have a matching row."""
         metadata = file.metadata
         leaves = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
 
@@ -78,8 +78,8 @@ class FilterBounds:
 
             return facts
 
-        kept = self._may([facts_of(g) for g in range(metadata.num_row_groups)])
-        return [group for group, may in enumerate(kept) if may]
+        matching = self._may([facts_of(g) for g in range(metadata.num_row_groups)])
+        return [group for group, may in enumerate(matching) if may]
 
     def _may(self, facts: Sequence[Callable[[str], tuple[Any, Any, bool] | None]]) -> list[bool]:
         return may_match(self._filter, self._schema, [self._known(f) for f in facts])
@@ -100,12 +100,12 @@ class FilterBounds:
                 clauses.append(column <= pa.scalar(high, kind))
         except (pa.ArrowException, TypeError, ValueError):
             return pc.scalar(True)
-        # One by one: Arrow makes nothing of a range that a null is beside.
+        # One by one: Arrow ignores a range that is combined with a null.
         return reduce(and_, [c | column.is_null() for c in clauses] if has_nulls else clauses)
 
 
 def _upper(kind: PrimitiveType, raw: bytes) -> Any:
-    """A text's upper bound may be cut and raised to something that is no text; then there is none."""
+    """Decodes a bound; a text's upper bound may be truncated and incremented to invalid text, then there is none."""
     try:
         return from_bytes(kind, raw)
     except UnicodeDecodeError:
@@ -116,8 +116,8 @@ _BATCH_ROWS = 65_536
 
 
 class Scan:
-    """One projection of one table. `names` are columns of today's lake schema, system columns included. `without`: rows
-    that are left out besides those that the snapshot deletes."""
+    """One projection of one table. `names`: columns of the current lake schema, system columns included. `without`:
+    rows to leave out besides deleted ones."""
 
     def __init__(
         self,
@@ -144,12 +144,12 @@ class Scan:
         self._filters = DeleteFilter(table.io, self._schema)
         tells = self._is_clean and info.is_pk and BUCKET in self._read
         self._bucket_keys = info.descriptor.bucket_keys if tells else ()
-        """In a file of several buckets it is the key that tells a row's."""
+        """In a file of several buckets a row's bucket is computed from its key."""
 
     def batches(
         self, planned: Iterable[PlannedFile], buckets: set[Bucket | None] | None
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
-        """Each with the bucket of its file; None where the file does not say."""
+        """Yields batches with the bucket of their file; None if the file has no bucket."""
         files = [f for f in planned if (buckets is None or f.bucket in buckets) and self._may_hold(f)]
         groups = list(_grouped(files))
         if len(groups) == 1:
@@ -185,17 +185,15 @@ class Scan:
                     yield from self._finish(self._with_buckets(table) if mixed and table.num_rows else table)
 
     def _runs(self, file: pq.ParquetFile, physical: dict[str, str | None]) -> Iterator[tuple[int, list[int]]]:
-        """Neighbouring row groups that the filter may find rows in, with the position of their
-        first row in the file.
-        """
+        """Returns adjacent row groups that may match the filter, with the position of their first row in the file."""
         count = file.metadata.num_row_groups
         if self._bounds is None:
             yield 0, list(range(count))
             return
-        kept = self._bounds.row_groups(file, physical)
+        matching = self._bounds.row_groups(file, physical)
         starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in range(count))])
         run: list[int] = []
-        for group in kept:
+        for group in matching:
             if run and group != run[-1] + 1:
                 yield int(starts[run[0]]), run
                 run = []
@@ -217,7 +215,7 @@ class Scan:
 
 
 def _grouped(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
-    """Neighbours that one thread reads: starting one costs more than decoding a small file that is on this machine, and
+    """Groups adjacent files that one thread reads: starting a thread costs more than decoding a small local file, and
     less than waiting for an object store."""
     group: list[PlannedFile] = []
     rows = 0
@@ -232,8 +230,8 @@ def _grouped(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
 
 
 def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> bool:
-    """Do two snapshots hold as many live rows, with the same highest offset, in every bucket? Of a clean table, whose
-    files another engine may have merged: as many rows in every partition."""
+    """Whether two snapshots have the same number of live rows, with the same highest offset, in every bucket. For a
+    clean table, whose files another engine may have merged: the same number of rows in every partition."""
     return _extent(table, info, one) == _extent(table, info, other)
 
 
@@ -264,7 +262,7 @@ def _row_counts(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple
 
 
 def _with_keys(batch: pa.RecordBatch, info: TableInfo) -> pa.Table:
-    """With a column for each partition by time, named as its key is."""
+    """Adds a column for each time partition, named as its key."""
     rows = pa.Table.from_batches([batch])
     for key in info.descriptor.partitioning:
         if key.unit is not None:

@@ -29,14 +29,14 @@ from lakeward.model import PARTITION_SEPARATOR, Bucket, OffsetRange
 from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeDelete, LakeFile
 
 _NAME = re.compile(r"/(\d{5,})-\d+-[0-9a-f-]{36}(-\d{5,})?\.[a-z]+$")
-"""Iceberg's own names of files begin with the number of the writer's task, which is the bucket's here."""
+"""Names of Iceberg's own writers begin with the number of the task, which is the bucket here."""
 
 
 def count_offsets(
     metadata: TableMetadata, files: Sequence[IndexedFile], partitions: Sequence[tuple[str, ...] | None]
 ) -> list[IndexedFile]:
-    """The files with bucket and offsets, as far as they can be told. `partitions`: the values of each file's partition,
-    None where its spec has not all of them."""
+    """Returns the files with bucket and offsets, as far as known. `partitions`: the values of each file's partition,
+    None if its spec does not have all of them."""
     schema = metadata.schema()
     if not is_clean(schema) or schema.identifier_field_ids or ADOPTED in metadata.properties:
         return list(files)
@@ -54,12 +54,12 @@ def count_offsets(
 
 
 def count_on(files: Sequence[IndexedFile]) -> list[IndexedFile]:
-    """One bucket's files in the order of their commits: those without offsets follow the one before, or lead up to the
-    first one that has some. Pure."""
+    """Numbers one bucket's files in the order of their commits: files without offsets continue the one before, or
+    precede the first that has some. Pure."""
     counted: list[IndexedFile] = []
-    known = next((at for at, f in enumerate(files) if f.first is not None), len(files))
-    leading = sum(f.file.record_count for f in files[:known])
-    start = files[known].first or 0 if known < len(files) else leading
+    first_known = next((at for at, f in enumerate(files) if f.first is not None), len(files))
+    leading = sum(f.file.record_count for f in files[:first_known])
+    start = files[first_known].first or 0 if first_known < len(files) else leading
     following = start - leading
     for file in files:
         if file.first is None or file.last is None:
@@ -78,7 +78,7 @@ def _with_bucket(metadata: TableMetadata, file: IndexedFile, partition: tuple[st
 
 
 def _is_of_flink(metadata: TableMetadata, file: IndexedFile) -> bool:
-    """By the snapshot that added it; where that is expired, by the look of its name."""
+    """By the snapshot that added it; if that is expired, by the form of its name."""
     snapshot = metadata.snapshot_by_id(file.entry.snapshot_id or -1)
     if snapshot is None:
         return _NAME.search(file.file.file_path) is not None
@@ -117,7 +117,7 @@ class DeleteEntry:
         return size
 
     def may_name(self, path: str) -> bool:
-        """Whether its `file_path` bounds let it name this file. Bounds may be truncated, the upper one only upwards."""
+        """Whether its `file_path` bounds include this file. Bounds may be truncated, the upper one only upwards."""
         if self.referenced is not None:
             return canonical(self.referenced) == canonical(path)
         low, high = (self.file.lower_bounds or {}).get(PATH_ID), (self.file.upper_bounds or {}).get(PATH_ID)
@@ -142,7 +142,7 @@ class PlannedFile:
 
     @property
     def first_offset(self) -> int | None:
-        """That of its first row, where the rows' offsets follow each other without a hole."""
+        """Returns the offset of its first row, if the rows' offsets have no gaps."""
         first, last = self.indexed.first, self.indexed.last
         is_dense = first is not None and last is not None and 0 <= first == last + 1 - self.file.record_count
         return first if is_dense else None
@@ -176,8 +176,8 @@ class PlannedFile:
 def plan_files(
     metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partition_keys: tuple[str, ...]
 ) -> list[PlannedFile]:
-    """Kept: where rows carry their own offsets, a list of manifests says the same under the same schema for ever. What
-    is told of a clean table's files depends on the snapshots and properties that it has by now as well."""
+    """Cached for rows with their own offsets: a manifest list gives the same result for a schema for ever. For a clean
+    table the result also depends on its current snapshots and properties."""
     if is_clean(metadata.schema()) or ADOPTED in metadata.properties:
         return _match(metadata, io, snapshot, partition_keys)
     key = "\n".join((snapshot.manifest_list, str(metadata.current_schema_id), *partition_keys))
@@ -205,7 +205,7 @@ _PLANS: Kept[tuple[PlannedFile, ...]] = Kept(200_000, lambda files: len(files) +
 
 class LiveDeletes:
     """Iceberg's rules: positions apply from their own sequence number on, keys to strictly older files of the partition
-    (of every partition, when written without one), a vector to the one file it names and instead of its positions."""
+    (of every partition, if written without one), a vector to the one file that it names, instead of positions."""
 
     def __init__(self, entries: Sequence[DeleteEntry], unpartitioned: set[int]) -> None:
         self._by_partition: dict[tuple[int, Record], list[DeleteEntry]] = defaultdict(list)
@@ -227,7 +227,7 @@ class LiveDeletes:
         manifests: Sequence[ManifestFile],
         load: Callable[[FileIO, ManifestFile], Sequence[ManifestEntry]] = load_entries,
     ) -> LiveDeletes:
-        """Delete files that these manifests hold, as far as `load` gives them."""
+        """Returns the delete files in these manifests, as far as `load` returns them."""
         entries = [
             DeleteEntry(e.data_file, m.partition_spec_id, e.sequence_number or 0)
             for m in manifests
@@ -242,7 +242,7 @@ class LiveDeletes:
         return _without_replaced([d for d in near if _applies(d, sequence, path)])
 
     def by_position(self, file: DataFile, spec_id: int) -> tuple[DeleteEntry, ...]:
-        """The vector on a data file, or else the positional delete files that may name it."""
+        """Returns the vector of a data file, or else the positional delete files that may name it."""
         near = self._near(file, spec_id)
         return _without_replaced([d for d in near if d.content != "equality" and d.may_name(file.file_path)])
 
