@@ -87,7 +87,7 @@ def test_a_stopped_commit_lets_nobody_pass_and_nothing_is_lost(tmp_path: Path, p
     assert pid is not None
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
     log, root = filled(table_id), lake.table(table.path).root
-    with pytest.raises(LakeUnavailable, match=f"process {pid} on {socket.gethostname()}.*let it go on, or end it"):
+    with pytest.raises(LakeUnavailable, match=f"process {pid} on {socket.gethostname()}.*resume it, or end it"):
         locked(root, str(table.path), wait_s=0).__enter__()
     log.upsert(B1, row(7))
     with Faults() as faults:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read from files that never change, kept for the next reader in this process, up to a total weight."""
+"""A cache of contents of files that never change, shared by all readers of this process, up to a total weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Value = TypeVar("Value")
 
 
 class Kept(Generic[Value]):
-    """Least recently used goes first. Safe for threads; two that miss at once both load, and both are right."""
+    """A cache that drops the least recently used value first. Safe for threads; two that miss at once both load, and
+    both are right."""
 
     def __init__(self, limit: int, weigh: Callable[[Value], int]) -> None:
         self._limit, self._weigh = limit, weigh
@@ -37,7 +38,7 @@ class Kept(Generic[Value]):
                 self._size -= self._weigh(self._values.popitem(last=False)[1])
 
     def clear(self) -> None:
-        """As in a new process."""
+        """Empties the cache."""
         with self._lock:
             self._values.clear()
             self._size = 0

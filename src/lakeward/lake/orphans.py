@@ -82,8 +82,8 @@ class OrphanRemoval:
         )
 
     def sweep(self) -> OrphanReport:
-        """Checks every file of ours, if intents were lost. Always fences before it deletes, as the files' writers are
-        unknown."""
+        """Checks all our files, if intents were lost. Their writers are unknown, so it always fences before it
+        deletes."""
         try:
             before = self._reader.load_base()
             listed = list(self._upkeep.list_files())

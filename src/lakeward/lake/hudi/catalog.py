@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL on Hudi tables: a folder for each below the warehouse, its columns and properties in `hoodie.properties`."""
+"""DDL on Hudi tables: each is a folder below the warehouse, with columns and properties in `hoodie.properties`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from lakeward.lake.warehouse import Warehouse
 from lakeward.model import BucketFunction, Column, TableDescriptor, TableInfo, TablePath, row_of
 
 _SETTABLE = ("hoodie.parquet.",)
-"""Hudi's own properties that people may set: rounds rely on the others."""
+"""Hudi's own properties that users may set: rounds rely on the others."""
 
 _ALLOWED = {**HISTORY, "hoodie.parquet.max.file.size": NUMBER, "hoodie.parquet.": ANY}
 _RECORD_KEY, _PARTITIONS = "hoodie.table.recordkey.fields", "hoodie.table.partition.fields"
@@ -86,7 +86,7 @@ class HudiLakeCatalog(MappedCatalog[HudiGround]):
         return HudiSnapshotLog(self._table_of(path))
 
     def stored(self, ground: HudiGround) -> Sequence[StoredColumn]:
-        """Hudi's readers find columns by name."""
+        """Hudi's readers match columns by name."""
         return [StoredColumn(c, c.name) for c in ground.columns]
 
     def properties(self, ground: HudiGround) -> Mapping[str, str]:
@@ -112,9 +112,9 @@ class HudiLakeCatalog(MappedCatalog[HudiGround]):
             return there.files.put_exclusively(there.properties_path, format_properties({**first, **properties}))
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Properties go back to what rounds rely on; columns and keys must match."""
-        there = self._table_of(table.path)
-        have = there.load_properties()
+        """Resets properties to values that rounds rely on; columns and keys must match."""
+        hudi_table = self._table_of(table.path)
+        have = hudi_table.load_properties()
         due = wrong_properties(have)
         if VERSION_KEY in due:
             change = f"table version {have.get(VERSION_KEY)}"
@@ -129,7 +129,7 @@ class HudiLakeCatalog(MappedCatalog[HudiGround]):
     def put_evolved(
         self, ground: HudiGround, table: TableInfo, columns: Sequence[StoredColumn], column_map: ColumnMap
     ) -> bool:
-        """Engines see the columns with the next commit, as Hudi's own do."""
+        """Adds columns. Engines see them with the next commit, as with Hudi's own writers."""
         every = [c.column for c in columns]
         keys = {c.column.column_id: c.column.name for c in columns if c.column.column_id}
         mapped = replace(column_map, keys={**column_map.keys, **keys})
@@ -150,7 +150,7 @@ class HudiLakeCatalog(MappedCatalog[HudiGround]):
         return self._change(table, lambda have: {k: v for k, v in {**have, **changes}.items() if v is not None})
 
     def _change(self, table: TableInfo, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
-        """Under the table's lock, on whatever properties it has by then."""
+        """Changes properties under the table's lock, starting from their current values."""
         with lake_errors(str(table.path), "alter"):
             self._table_of(table.path).change_properties(change)
         return True

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a commit changes in a Hudi table: staged files in, file groups out. Rows are merged by key on reading."""
+"""File changes of a commit in a Hudi table: staged files are added, file groups removed. Rows are merged by key when
+they are read.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from lakeward.spi import RewriteResult
 
 @dataclass(frozen=True, kw_only=True)
 class HudiChange(CommitChange):
-    """`requested`: the instant's time. `replaced`: file groups that go, by partition."""
+    """A commit's change. `requested`: the instant's time. `replaced`: removed file groups, by partition."""
 
     requested: str
     action: str
@@ -70,14 +72,14 @@ class HudiChanges(Changes[HudiGround, HudiChange]):
         check_properties(ground)
         if self._info.is_pk and foreign_files(ground):
             return []
-        live, whole, taken = _live(ground), list[WholeGroup](), set[GroupId]()
+        live, whole_groups, taken = _live(ground), list[WholeGroup](), set[GroupId]()
         for result in results:
             group = HudiRewrittenGroup.from_bytes(result.payload)
-            own = _groups_of(group, live)
-            if _is_whole(group, live) and not own & taken:
-                whole.append(WholeGroup(result))
-                taken |= own
-        return whole
+            group_ids = _groups_of(group, live)
+            if _is_whole(group, live) and not group_ids & taken:
+                whole_groups.append(WholeGroup(result))
+                taken |= group_ids
+        return whole_groups
 
     def plan_rewrite(self, ground: HudiGround, groups: Sequence[WholeGroup], round_id: RoundId) -> HudiChange:
         live, replaced = _live(ground), dict[str, list[str]]()
@@ -101,11 +103,14 @@ class HudiChanges(Changes[HudiGround, HudiChange]):
         )
 
     def _check_groups(self, ground: HudiGround, written: Sequence[HudiWriteResult], round_id: RoundId) -> None:
-        """A bucket whose file group came or went since the round began: its files have the wrong name."""
+        """Refuses a bucket whose file group was added or removed since the round began: its files have the wrong
+        name."""
         there = file_groups(ground, self._info) if self._info.is_pk and written else {}
         for result in written if self._info.is_pk else ():
             if there.get(Bucket.parse(result.bucket), "") != result.group:
-                reason = f"others took out or made the file group of bucket {result.bucket} since the round began"
+                reason = (
+                    f"another engine removed or created the file group of bucket {result.bucket} since the round began"
+                )
                 raise CommitConflict(table=self._table.name, round_id=round_id, reason=reason, lost=True)
 
     def _count(self, ground: HudiGround) -> int:
@@ -117,7 +122,7 @@ class HudiChanges(Changes[HudiGround, HudiChange]):
 def handle_of(
     table: HudiTable, info: TableInfo, ground: HudiGround, round_id: RoundId, requested: str | None = None
 ) -> HudiWriteHandle:
-    """`requested`: the time of the round's instant where it is known. Raises `LakeSchemaBroken`."""
+    """`requested`: the time of the round's instant, if known. Raises `LakeSchemaBroken`."""
     check_properties(ground)
     descriptor, target = info.descriptor, ground.properties.get(TARGET_KEY, "")
     newest = max((i.completed for i in ground.timeline.instants), default="")
@@ -135,7 +140,7 @@ def handle_of(
 
 
 def file_groups(ground: HudiGround, info: TableInfo) -> dict[Bucket, str]:
-    """Of a PK table: the file group of each bucket that has one."""
+    """Returns the file group of each bucket of a PK table that has one."""
     files = ground.files_at(ground.timeline.head)
     buckets = ((f.bucket(info.descriptor.partition_keys, is_pk=True), f.file_id) for f in files)
     return {bucket: file_id for bucket, file_id in buckets if bucket is not None}
@@ -157,8 +162,8 @@ def _groups_of(group: HudiRewrittenGroup, live: Mapping[str, SeenFile]) -> set[G
 
 
 def _is_whole(group: HudiRewrittenGroup, live: Mapping[str, SeenFile]) -> bool:
-    """Is every input live, and every change of its file groups either in it or after the new base file? A group that
-    goes takes all with it."""
+    """Whether every input is live, and every change of its file groups is either an input or later than the new base
+    file. A removed group takes all its files with it."""
     inputs = set(group.inputs)
     if not inputs <= set(live):
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one Hudi table in storage: what rounds have written aside, and data files of those that landed."""
+"""Files of one Hudi table in storage: files that rounds staged, and data files of committed rounds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HudiFiles(FolderFiles[HudiGround]):
         return {} if ground is None else {prefix: self._list(ground, prefix) for prefix in prefixes}
 
     def delete(self, path: str) -> int:
-        """With Hadoop's checksum beside it; a round's folder goes with its last file."""
+        """Deletes a file, with Hadoop's checksum file, and a round's folder with its last file."""
         freed = super().delete(path)
         folder, name = os.path.split(path)
         with suppress(OSError):
@@ -53,8 +53,8 @@ class HudiFiles(FolderFiles[HudiGround]):
             folder = rounds if prefix is None else os.path.dirname(prefix)
             aside = [f for f in self._table.files.walk(folder) if prefix is None or f.path.startswith(prefix)]
         keys = {i.requested: ground.keys_of(i) for i in ground.timeline.snapshots}
-        ours = {at: own for at, own in keys.items() if own}
+        ours = {at: facts for at, facts in keys.items() if facts}
         if prefix is not None:
             name = prefix.removeprefix(rounds).rstrip("/") if prefix.endswith("/") else ""
-            ours = {at: own for at, own in ours.items() if name and is_of(own, RoundId(name))}
+            ours = {at: facts for at, facts in ours.items() if name and is_of(facts, RoundId(name))}
         return [*aside, *(s.file.stored for s in ground.seen if s.file.instant in ours)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign rows of a PK table: rows that others wrote since our newest round, which no changelog has. The rows that were
-there before are found by key and written back, one log file for each file group, before the files of the round itself.
+"""Foreign rows of a PK table: rows that other engines wrote since our newest round, which no changelog has. The rows
+from before are looked up by key and written back, one log file for each file group, before the files of the round
+itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _REWRITES = ("COMPACT", "CLUSTER", "LOG_COMPACT")
 
 @dataclass(frozen=True)
 class Restored:
-    """What puts one file group right: rows as they were, and keys of which there was none."""
+    """Rows that restore one file group: rows as they were, and keys to delete."""
 
     group: GroupId
     bucket: Bucket
@@ -37,7 +38,7 @@ class Restored:
 
 
 def foreign_instants(ground: HudiGround) -> list[HudiInstant]:
-    """Those of others that changed rows since our newest round."""
+    """Returns foreign snapshots that changed rows since our newest round."""
     metadata = ground.timeline.metadata
     return [i for i in ground.since_ours() if metadata(i).operation not in _REWRITES and _changed(ground, i)]
 
@@ -50,8 +51,8 @@ def foreign_files(ground: HudiGround) -> list[HudiFile]:
 def find_restored(
     table: TableInfo, ground: HudiGround, renewal: Renewal | None, rows: HudiRows, *, is_resync: bool
 ) -> list[Restored]:
-    """Rows to write again: those that the round compared, and those that foreign rows hid. Raises `ForeignRowsFound`
-    where the table's option says so, and where others have merged them with ours since."""
+    """Returns rows to write again: those that the round compared, and those that foreign rows replaced. Raises
+    `ForeignRowsFound` if the table's option refuses them, or if another engine has merged them with ours since."""
     if not table.is_pk:
         return []
     bucket_of = _buckets(table)
@@ -77,7 +78,7 @@ def find_restored(
 
 
 def _is_after(ground: HudiGround, instant: HudiInstant, head: SnapshotId) -> bool:
-    """Did it complete after the snapshot that was compared?"""
+    """Whether it completed after the snapshot that was compared."""
     compared = next((i for i in ground.timeline.snapshots if i.id == head), None)
     return compared is None or instant > compared
 
@@ -86,7 +87,7 @@ def _undone(
     ground: HudiGround, files: list[HudiFile], rows: HudiRows, bucket_of: Callable[[HudiFile], Bucket | None]
 ) -> list[Restored]:
     at = ground.newest_round()[COMPLETED_KEY]
-    found = []
+    restored = []
     for group in dict.fromkeys(f.group for f in files):
         ours = [f for f in files if f.group == group]
         bucket = bucket_of(ours[0])
@@ -94,10 +95,10 @@ def _undone(
             continue
         keys = _keys(ours, rows)
         before = [s for s in ground.seen if s.file.group == group and s.is_in(at)]
-        there = _rows_of(before, rows, keys)
-        known = set(there.column(RECORD_KEY).to_pylist()) if there.num_rows else set()
-        found.append(Restored(group, bucket, there, [k for k in keys.to_pylist() if k not in known]))
-    return found
+        rows_before = _rows_of(before, rows, keys)
+        keys_before = set(rows_before.column(RECORD_KEY).to_pylist()) if rows_before.num_rows else set()
+        restored.append(Restored(group, bucket, rows_before, [k for k in keys.to_pylist() if k not in keys_before]))
+    return restored
 
 
 def _renewed(
@@ -106,24 +107,24 @@ def _renewed(
     rows: HudiRows,
     bucket_of: Callable[[HudiFile], Bucket | None],
 ) -> list[Restored]:
-    """Rows of the head that the round's own files hold again: they go first."""
+    """Deletes rows of the head that the round's own files contain again."""
     head, groups = ground.timeline.head, dict[GroupId, list[SeenFile]]()
     for seen in ground.seen if compared and head is not None else ():
         if head is not None and seen.is_in(head.completed):
             groups.setdefault(seen.file.group, []).append(seen)
-    found = []
+    renewed = []
     for group, members in groups.items():
         bucket = bucket_of(members[0].file)
-        gone = None if bucket is None else compared.get(bucket)
-        if bucket is None or not gone:
+        compared_offsets = None if bucket is None else compared.get(bucket)
+        if bucket is None or not compared_offsets:
             continue
         keys = []
         for part in rows.live(merge_order(members), [OFFSET, RECORD_KEY]):
-            mask = gone.mask(part.column(OFFSET).to_numpy())
+            mask = compared_offsets.mask(part.column(OFFSET).to_numpy())
             keys += part.column(RECORD_KEY).filter(pa.array(mask)).to_pylist()
         if keys:
-            found.append(Restored(group, bucket, pa.table({}), keys))
-    return found
+            renewed.append(Restored(group, bucket, pa.table({}), keys))
+    return renewed
 
 
 def _rows_of(members: list[SeenFile], rows: HudiRows, keys: pa.Array) -> pa.Table:
@@ -135,7 +136,7 @@ def _rows_of(members: list[SeenFile], rows: HudiRows, keys: pa.Array) -> pa.Tabl
 
 
 def _keys(files: list[HudiFile], rows: HudiRows) -> pa.Array:
-    """Of everything that these files say."""
+    """Returns the keys of all rows and deletes in these files."""
     logs = rows.merge([f for f in files if f.is_log], [RECORD_KEY])
     parts = [] if logs is None else [logs.keys]
     for file in files:
@@ -167,7 +168,7 @@ def write_restored(files: TableFiles, handle: HudiWriteHandle, restored: Sequenc
 
 
 def _restamped(rows: pa.Table, schema: pa.Schema, instant: str, file_id: str) -> pa.Table | None:
-    """The rows as this commit writes them."""
+    """Converts rows to the form in which this commit writes them."""
     if not rows.num_rows:
         return None
     own = {COMMIT_TIME: instant, FILE_NAME: file_id}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hudi table as it was loaded: its timeline, its files, and which commits are ours."""
+"""A Hudi table as loaded: its timeline, its files, and which commits are ours."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lakeward.model import Column, SnapshotId
 from lakeward.spi import REWRITE_KEY, TABLE_ID_KEY
 
 MARK = "newest"
-"""Our newest commit, kept beside the timeline: others archive instants, and take them back."""
+"""Copy of our newest commit next to the timeline: other engines archive instants, and roll them back."""
 
 INSTANT_KEY, COMPLETED_KEY = "lakeward.instant", "lakeward.completed"
 
 
 @dataclass(frozen=True)
 class HudiGround:
-    """The table as it was found: what a commit is built on."""
+    """A Hudi table as loaded; commits are built on it."""
 
     table: HudiTable
     timeline: HudiTimeline
@@ -32,11 +32,11 @@ class HudiGround:
 
     @classmethod
     def load(cls, table: HudiTable) -> HudiGround:
-        """The mark first: one that is newer than the timeline would look like a table that was moved back. Raises
-        `LakeTableGone`; `LakeSchemaBroken` for a table version whose files nobody here knows how to read."""
+        """Loads the table. Reads the mark first: a mark newer than the timeline would look like a table that was rolled
+        back. Raises `LakeTableGone`; `LakeSchemaBroken` for an unsupported table version."""
         properties = table.load_properties()
         if (version := properties.get(VERSION_KEY)) != VERSION:
-            diff = f"another engine made it table version {version}, and {VERSION} is known here; {DOWNGRADE}"
+            diff = f"another engine upgraded it to table version {version}, and {VERSION} is supported; {DOWNGRADE}"
             raise LakeSchemaBroken(table=table.name, diff=diff)
         mark, broken = cls._load_mark(table)
         ground = cls(table, table.load_timeline(), properties, mark)
@@ -46,7 +46,8 @@ class HudiGround:
 
     @staticmethod
     def _load_mark(table: HudiTable) -> tuple[Mapping[str, str], LakeTampered | None]:
-        """A broken one is as good as none while the timeline has a commit of ours: the next commit writes it again."""
+        """Reads the mark. A broken one is ignored while the timeline has one of our commits: the next commit writes it
+        again."""
         try:
             return table.load_own(MARK) or {}, None
         except LakeTampered as error:
@@ -58,7 +59,7 @@ class HudiGround:
 
     @cached_property
     def expired(self) -> frozenset[str]:
-        """Requested times of snapshots that were let go."""
+        """Returns the requested times of expired snapshots."""
         return frozenset(self.table.expired())
 
     def get(self, snapshot_id: SnapshotId) -> HudiInstant:
@@ -80,12 +81,12 @@ class HudiGround:
         return [] if instant is None else [s.file for s in self.seen if s.is_in(instant.completed)]
 
     def keys_of(self, instant: HudiInstant) -> Mapping[str, str]:
-        """Ours; empty for an instant of others."""
+        """Returns the keys of our commit; empty for a foreign instant."""
         keys = self.timeline.metadata(instant).keys
         return keys if TABLE_ID_KEY in keys else {}
 
     def newest_ours(self, until: HudiInstant | None = None) -> Mapping[str, str]:
-        """The keys of our newest commit, up to an instant; empty without one."""
+        """Returns the keys of our newest commit, up to an instant; empty without one."""
         for instant in reversed(self.timeline.snapshots):
             if until is not None and instant > until:
                 continue
@@ -99,20 +100,20 @@ class HudiGround:
 
     @property
     def is_marked_gone(self) -> bool:
-        """Was our newest commit taken back? One that is older than the timeline was archived."""
+        """Whether our newest commit was rolled back. A commit older than the timeline was archived."""
         if not self.mark:
             return False
         return self.timeline.completion_of(self.mark[INSTANT_KEY]) is None
 
     def since_ours(self) -> list[HudiInstant]:
-        """Snapshots of others after our newest round; none before the first."""
+        """Returns foreign snapshots after our newest round; none before the first."""
         newest = self.newest_round()
         if not newest:
             return []
         return [i for i in self.timeline.snapshots if i.completed > newest[COMPLETED_KEY] and not self.keys_of(i)]
 
     def newest_round(self) -> Mapping[str, str]:
-        """As `newest_ours`, leaving out rewrites: they change no row."""
+        """As `newest_ours`, without rewrites, which change no row."""
         for instant in reversed(self.timeline.snapshots):
             keys = self.keys_of(instant)
             if keys and REWRITE_KEY not in keys:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a commit lands, under the table's lock: a note of what is about to be done, the instant asked for and begun, the
-files moved to where Hudi looks for them, the instant completed.
+"""Lands a commit under the table's lock: writes a note of the commit, requests and begins the instant, moves the files
+to the folders that Hudi reads, and completes the instant.
 
-Completing it is the one step that counts. A process that ends before leaves its note: whoever has the lock next moves
-the files back aside and takes the instant out, so that the same request can be sent again.
+Only completing it makes the commit visible. A process that ends before leaves its note: the next holder of the lock
+moves the files back and removes the instant, so that the same request can be sent again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _FIRST_FILES = {
     "commit": ("commit.requested", "inflight"),
     COMPACTION: ("compaction.requested", "compaction.inflight"),
 }
-"""How an instant is spelled before it is completed, where that is not by its action."""
+"""Action -> its name in files of instants that are not completed, if different."""
 
 
 @dataclass(frozen=True)
 class NewInstant(Packed):
-    """A commit as it was prepared. `head`: the name of the instant that must be the newest, "" for none."""
+    """A prepared commit. `head`: the name of the instant that must be the newest, "" for none."""
 
     packed_as: ClassVar = ("hudi-committable", 1)
 
@@ -82,14 +82,14 @@ def head_name(timeline: HudiTimeline) -> str:
 
 
 def land(table: HudiTable, new: NewInstant, expire: Sequence[str] = ()) -> HudiInstant | str:
-    """Called under the lock. The instant, or in words why it is not on the head it was prepared on. Raises `OSError`,
-    `FaultInjected` where nobody knows what became of it."""
+    """Called under the lock. Returns the instant, or the reason why its head is not the one it was prepared on. Raises
+    `OSError`, `FaultInjected` if the outcome is unknown."""
     undo_unfinished(table)
     timeline = table.load_timeline()
     if head_name(timeline) != new.head:
         return "the table moved on since the base was read"
-    if gone := [f.staged for f in new.files if not os.path.exists(f.staged)]:
-        return f"files that it wrote are gone: {gone[0]}"
+    if missing := [f.staged for f in new.files if not os.path.exists(f.staged)]:
+        return f"files that it wrote are gone: {missing[0]}"
     if any(i.requested == new.requested for i in timeline.instants) or new.requested in timeline.pending:
         return f"another commit has the time {new.requested}"
     table.drop_metadata_table()
@@ -110,7 +110,7 @@ def land(table: HudiTable, new: NewInstant, expire: Sequence[str] = ()) -> HudiI
 
 
 def undo_unfinished(table: HudiTable) -> bool:
-    """Called under the lock: ends what a process that is gone had begun. True where there was something."""
+    """Called under the lock: finishes a commit that a process which ended had begun. True if there was one."""
     note = table.load_own(NOTE)
     if note is None:
         return False
@@ -159,7 +159,7 @@ def _move_in(table: HudiTable, new: NewInstant) -> None:
 
 
 def _make_partition(table: HudiTable, partition: str, instant: str) -> None:
-    """Hudi knows a partition's folder by a small file in it."""
+    """Writes the small file by which Hudi recognises a partition's folder."""
     folder = os.path.join(table.root, partition)
     os.makedirs(folder, exist_ok=True)
     depth = partition.count("/") + 1 if partition else 0
@@ -173,5 +173,5 @@ def _finish(table: HudiTable, instant: HudiInstant, keys: Mapping[str, str]) -> 
 
 
 def make_folders(ground_root: str) -> None:
-    """Of a new table."""
+    """Writes the properties of a new table."""
     os.makedirs(os.path.join(ground_root, FOLDER, "timeline", "history"), exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hudi table's timeline as the commit protocol uses it: its completed instants are the snapshots."""
+"""A Hudi table's timeline, as the commit protocol uses it: its completed instants are the snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.model import ExpiringSnapshot, LakeBase, RoundId, SnapshotId, fault_point
 
 _OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite", "DELETE_PARTITION": "delete"}
-"""Hudi's words and the plug point's; any other appends."""
+"""Hudi's operations -> the plug point's; any other appends."""
 
 
 class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
@@ -81,7 +81,7 @@ class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
         return _log_snapshot(self.load(), landed)
 
     def settle(self, request: NewInstant) -> None:
-        """The round's folder goes, once nothing is left in it."""
+        """Deletes the round's folder once it is empty."""
         for folder in {os.path.dirname(f.staged) for f in request.files}:
             with suppress(OSError):
                 os.rmdir(folder)
@@ -93,7 +93,7 @@ class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
         return {SnapshotId(v) for v in protected(ground)}
 
     def forget(self, ground: HudiGround, snapshots: Collection[SnapshotId]) -> bool:
-        """Under the table's lock, on whatever head there is."""
+        """Expires snapshots under the table's lock, on any head."""
         with self._table.lock():
             undo_unfinished(self._table)
             now = self.load()
@@ -107,7 +107,8 @@ class HudiSnapshotLog(SnapshotLog[HudiGround, HudiChange, NewInstant]):
         return sorted({s.file.path for s in ground.seen} - self.references(ground))
 
     def clean(self, ground: HudiGround, expired: Sequence[ExpiringSnapshot]) -> Sequence[str]:
-        """Archives, after the files: a group that was taken out must be gone before the instant that says so is."""
+        """Archives instants after their files were deleted: a removed group's files must be deleted before the instant
+        that removed it."""
         if not plan_archive(self.load(), self._table.expired()):
             return ()
         with self._table.lock():
@@ -136,18 +137,18 @@ def _log_snapshot(ground: HudiGround, instant: HudiInstant) -> LogSnapshot:
 
 
 KEPT_INSTANTS = 30
-"""As Hudi's own archive leaves by default."""
+"""Instants that stay in the timeline, as with Hudi's own archiving by default."""
 
 
 def protected(ground: HudiGround) -> set[str]:
-    """The head, our newest, and what foreign commits came since: the next round looks for their rows."""
+    """Protects the head, our newest commit, and later foreign commits: the next round looks for their rows."""
     head, newest = ground.timeline.head, ground.newest_ours().get(INSTANT_KEY)
     kept = {i.requested for i in ground.since_ours()}
     return kept | {v for v in (None if head is None else head.requested, newest) if v}
 
 
 def retained_files(ground: HudiGround, expired: Set[str]) -> list[SeenFile]:
-    """Files of the head, expired or not, and of the snapshots that are not expired."""
+    """Returns files of the head, expired or not, and of snapshots that are not expired."""
     head = ground.timeline.head
     retained = [i.completed for i in ground.timeline.snapshots if i.requested not in expired or i is head]
 
@@ -159,22 +160,22 @@ def retained_files(ground: HudiGround, expired: Set[str]) -> list[SeenFile]:
 
 
 def plan_archive(ground: HudiGround, expired: Set[str], keep: int = KEPT_INSTANTS) -> list[HudiInstant]:
-    """The oldest instants that nobody asks for any more. All that is older than the timeline's first instant counts as
-    completed: so none goes that was asked for after one that stays. The instant of a lone log file stays until a
-    compaction puts a base file in its place."""
+    """Plans the oldest instants to archive. Instants older than the timeline's first count as completed, so no instant
+    is archived that was requested after a remaining one. The instant of a log file without a base file stays until a
+    compaction replaces it with a base file."""
     timeline, going = ground.timeline, list[HudiInstant]()
     old = timeline.instants[: max(0, len(timeline.instants) - keep)]
     if not old:
         return []
-    kept = protected(ground) | {s.file.instant for s in retained_files(ground, expired) if s.is_lone}
+    protected_instants = protected(ground) | {s.file.instant for s in retained_files(ground, expired) if s.is_lone}
     for instant in old:
         is_snapshot = instant in timeline.snapshots
-        if instant.requested in kept or (is_snapshot and instant.requested not in expired):
+        if instant.requested in protected_instants or (is_snapshot and instant.requested not in expired):
             break
         going.append(instant)
     while going:
-        left = [i.requested for i in timeline.instants[len(going) :]]
-        if max(i.requested for i in going) < min((*left, *timeline.pending), default=""):
+        remaining = [i.requested for i in timeline.instants[len(going) :]]
+        if max(i.requested for i in going) < min((*remaining, *timeline.pending), default=""):
             return going
         going.pop()
     return []

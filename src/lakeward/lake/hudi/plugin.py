@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Hudi lake: options in, `LakeStorage` out. `warehouse` is a folder; without it the server keeps the
-lake in its own."""
+"""Entry point of the Hudi lake: opens `LakeStorage` with the configured options. `warehouse` is a folder; without it
+the server keeps the lake in its own.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ class HudiLakePlugin(WarehousePlugin):
 
 
 def open_lake(options: Mapping[str, str]) -> HudiLakeStorage:
-    """Raises `UnknownOption`, `InvalidConfig`."""
+    """Opens the lake. Raises `UnknownOption`, `InvalidConfig`."""
     warehouse = parse_warehouse("hudi", options)
     if "://" in warehouse:
         reason = (

@@ -25,7 +25,8 @@ class HudiLakeReader(ScanReader[HudiGround]):
         self._table = table
 
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
-        """A log file of a PK table is merged by key when it is read, and its group's base file with it."""
+        """Describes files. A log file of a PK table is merged by key when it is read, together with its group's base
+        file."""
         ground = self._log.load()
         seen = self._seen(ground, snapshot_id)
         merged = {s.file.group for s in seen if s.file.is_log}
@@ -40,7 +41,7 @@ class HudiLakeReader(ScanReader[HudiGround]):
     def read_rows(
         self, ground: HudiGround, snapshot_id: SnapshotId, scan: RowScan
     ) -> Iterator[tuple[Bucket | None, pa.Table]]:
-        """Files that others added to a log table do not say their bucket."""
+        """Reads rows of a log table; files that other engines added have no bucket."""
         rows, groups = HudiRows(self._table.files, self._table.name, scan.schema), dict[GroupId, list[SeenFile]]()
         for seen in self._seen(ground, snapshot_id):
             groups.setdefault(seen.file.group, []).append(seen)
@@ -87,7 +88,7 @@ class HudiLakeReader(ScanReader[HudiGround]):
 
 
 def log_rows(ground: HudiGround, seen: SeenFile) -> int:
-    """As its commit counted them; 0 where that was archived."""
+    """Returns its row count from its commit; 0 if that was archived."""
     instant = ground.timeline.find(seen.file.instant)
     stats = () if instant is None else ground.timeline.metadata(instant).stats
     path = f"{seen.file.partition}/{seen.file.name}" if seen.file.partition else seen.file.name
@@ -95,5 +96,5 @@ def log_rows(ground: HudiGround, seen: SeenFile) -> int:
 
 
 def _is_same(shown: pa.DataType, stored: pa.DataType) -> bool:
-    """May an engine scan the file by itself? It takes a timestamp of any unit."""
+    """Whether an engine may scan the file directly. It accepts timestamps of any unit."""
     return shown == stored or not (pa.types.is_integer(shown) or pa.types.is_nested(shown))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewrites one group of files in an executor: a PK table's bucket becomes one base file of the same file group, files
-of a log table become one of a new file group. Rows keep what Hudi says of the commits that wrote them.
+of a log table become one of a new file group. Rows keep Hudi's facts about the commits that wrote them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from lakeward.spi import RewriteResult, RewriteTask, dropped_group
 
 @dataclass(frozen=True)
 class HudiRewrittenGroup(Packed):
-    """`file` None: no row of the group was alive, or none is kept."""
+    """File of a rewritten group. `file` None: no row of the group was live."""
 
     packed_as: ClassVar = ("hudi-rewrite", 1)
 
     instant: str
     file: StagedFile | None
     inputs: tuple[str, ...]
-    """What was read: of a PK table the whole of a file group, though fewer of its files were planned."""
+    """Files that were read: for a PK table all of a file group, even if fewer of its files were planned."""
 
 
 def rewrite_group(files: TableFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
-    """None: it came due before it was done."""
+    """Returns None if `is_due` said yes first."""
     handle, where = HudiWriteHandle.from_bytes(task.handle), str(task.table.path)
     planned = tuple(f.path for f in task.group.files)
     if task.group.is_dropped:
@@ -54,11 +54,11 @@ def rewrite_group(files: TableFiles, task: RewriteTask, is_due: Callable[[], boo
             if is_due():
                 return None
             parts.append(part)
-    whole = pa.concat_tables(parts).sort_by([(OFFSET, "ascending")]) if parts else None
+    group_rows = pa.concat_tables(parts).sort_by([(OFFSET, "ascending")]) if parts else None
     staged = None
-    if whole is not None and whole.num_rows:
+    if group_rows is not None and group_rows.num_rows:
         with lake_errors(where, "write a file of"):
-            staged = _write(files, task, handle, inputs[0], settled(whole))
+            staged = _write(files, task, handle, inputs[0], settled(group_rows))
     fault_point("rewrite.written", table=where, group=task.group.index)
     return RewriteResult(
         group=task.group,
@@ -70,7 +70,7 @@ def rewrite_group(files: TableFiles, task: RewriteTask, is_due: Callable[[], boo
 
 
 def _inputs(table: HudiTable, task: RewriteTask, *, is_pk: bool) -> list[SeenFile]:
-    """Of the planned snapshot. A base file takes the place of all that its file group had before it."""
+    """Reads rows of the planned snapshot. A base file replaces all earlier files of its file group."""
     at, planned = f"{task.group.sequence:017d}", {f.path for f in task.group.files}
     there = [s for s in HudiGround.load(table).seen if s.is_in(at) or s.file.path in planned]
     groups = {s.file.group for s in there if s.file.path in planned}
@@ -81,8 +81,8 @@ def _write(
     files: TableFiles, task: RewriteTask, handle: HudiWriteHandle, first: HudiFile, rows: pa.Table
 ) -> StagedFile:
     number = task.group.index
-    own = new_file_id(task.group.bucket.number, task.round_id, number, is_pk=False)
-    file_id = first.file_id if handle.is_pk else own
+    new_id = new_file_id(task.group.bucket.number, task.round_id, number, is_pk=False)
+    file_id = first.file_id if handle.is_pk else new_id
     name = base_name(file_id, number, handle.instant)
     staged = f"{handle.staging}/rewrite-{number}-{task.attempt}-{uuid.uuid4().hex}"
     output = BaseFile(files, staged, name, file_id, rows.schema)

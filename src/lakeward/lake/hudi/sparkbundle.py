@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hudi's own code on Spark: the jar it comes in, fetched once for a user of this machine, and a session's settings."""
+"""Hudi's own code on Spark: its jar, fetched once for each user of a machine, and the settings of a session."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ _LIMIT_S = 600.0
 
 
 def bundle_jar(environment: Mapping[str, str] | None = None) -> Path:
-    """The file that `LAKEWARD_HUDI_BUNDLE` names, else the one below the user's cache, fetched if it is not there.
-
-    Blocks while it fetches (some 20 s); a second process waits for the first. Safe to repeat; a crash leaves nothing
-    that is taken for the whole jar. Raises `BundleNotFound`.
-    """
+    """Returns the file in `LAKEWARD_HUDI_BUNDLE`, else the one below the user's cache, which is fetched if missing.
+    Blocks while it fetches (about 20 s); a second process waits for the first. Safe to repeat; a crash leaves no
+    incomplete jar under its name. Raises `BundleNotFound`."""
     variables = os.environ if environment is None else environment
     if named := variables.get(VARIABLE):
         if not Path(named).is_file():
@@ -47,7 +45,7 @@ def bundle_jar(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def find_bundle(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The same without fetching."""
+    """Returns its path without fetching it."""
     variables = os.environ if environment is None else environment
     named = variables.get(VARIABLE)
     path = Path(named) if named else cache_folder(variables) / "hudi" / _name()
@@ -76,7 +74,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _load(place: Path, environment: Mapping[str, str]) -> Path:
-    """By mvn, whose settings know about mirrors; else by the resolver that Spark has for `spark.jars.packages`."""
+    """Fetches it with mvn, whose settings have mirrors; else with Spark's resolver for `spark.jars.packages`."""
     command = _mvn(place, environment) or _spark(place, environment)
     if command is None:
         raise BundleNotFound(artifact=ARTIFACT, reason="neither mvn nor PySpark is there to fetch it")
@@ -96,7 +94,7 @@ def _mvn(place: Path, environment: Mapping[str, str]) -> list[str] | None:
 
 
 def _spark(place: Path, environment: Mapping[str, str]) -> list[str] | None:
-    """Spark resolves packages before it starts a program; this one is empty."""
+    """Starts an empty program with Spark, which resolves packages before."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None
@@ -116,7 +114,7 @@ def _spark(place: Path, environment: Mapping[str, str]) -> list[str] | None:
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> str:
-    """All that it said. What it ended with does not matter: the jar is there afterwards, or it is not."""
+    """Returns the command's output. Its exit code does not matter: afterwards the jar either exists or not."""
     try:
         variables = {**environment, "JAVA_HOME": str(use_java(dict(environment)).home)}
         done = subprocess.run(  # noqa: S603
@@ -138,7 +136,7 @@ def _checked(jar: Path) -> Path:
 
 
 POOL = "hudi"
-"""Jobs of this pool have Hudi's own code in their session."""
+"""The pool whose jobs have Hudi's own code in their session."""
 
 INSTALL = "python3.11 -m venv hudi-pool && hudi-pool/bin/pip install 'lakeward[hudi-pool]'"
 START = f"hudi-pool/bin/lakeward tier --pool {POOL}"
@@ -149,7 +147,7 @@ EXTENSIONS = "spark.sql.extensions"
 
 
 def spark_conf(jar: Path) -> dict[str, str]:
-    """Settings of a session with Hudi in it. Pure."""
+    """Returns settings of a session with Hudi. Pure."""
     return {
         JARS: str(jar),
         EXTENSIONS: "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
@@ -161,7 +159,7 @@ def spark_conf(jar: Path) -> dict[str, str]:
 
 
 def check_spark(pyspark_version: str) -> None:
-    """Raises `SparkUnsupported` for a PySpark that no bundle of Hudi exists for. Pure."""
+    """Raises `SparkUnsupported` for a PySpark without a bundle of Hudi. Pure."""
     if ".".join(re.findall(r"\d+", pyspark_version)[:2]) != SPARK:
         raise SparkUnsupported(
             what=f"pool {POOL} on PySpark {pyspark_version}",

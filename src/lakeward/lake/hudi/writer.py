@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one split: rows of a log table into base files, changes of a PK table into a log file of its bucket.
+"""Writes one split: rows of a log table to base files, changes of a PK table to a log file of its bucket.
 
-Files lie aside, under names of their own, until the commit moves them to where Hudi looks for them.
+Files are staged under temporary names until the commit moves them to the folders that Hudi reads.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from lakeward.protocol.codec import Packed
 from lakeward.spi import WriteTask
 
 FIRST_VERSION = 2
-"""Of a round's log files; what puts rows of others right comes before them, as the first."""
+"""Version of a round's first log file; the log file that reverts foreign rows comes before, as version 1."""
 
 TARGET_KEY, TARGET_BYTES = "hoodie.parquet.max.file.size", 120 * 1024 * 1024
-"""Hudi's own property, and its default."""
+"""Hudi's own property for the size of files, and its default."""
 
 _IS_GONE = np.array([c in (ChangeType.DELETE, ChangeType.UPDATE_BEFORE) for c in ChangeType], np.bool_)
-"""Looked up by change type."""
+"""By change type, whether it deletes."""
 
 
 @dataclass(frozen=True)
 class HudiWriteHandle(Packed):
-    """What writers need to know of the table. `instant` is the commit's, asked for when the round began."""
+    """The table's facts for writers. `instant`: the commit's, requested when the round began."""
 
     packed_as: ClassVar = ("hudi-handle", 1)
 
@@ -67,19 +67,19 @@ class HudiWriteHandle(Packed):
     instant: str
     columns: str
     avro: str
-    """With Hudi's own columns."""
+    """The Avro schema, with Hudi's own columns."""
 
     partition_keys: tuple[str, ...]
     key_fields: tuple[str, ...]
     is_pk: bool
     target_bytes: int
     groups: dict[str, str]
-    """Of a PK table: bucket -> file id, where it has one."""
+    """For a PK table: bucket -> file id, if it has one."""
 
 
 @dataclass(frozen=True)
 class StagedFile(Packed):
-    """A file that was written, `staged` its path, and what it is to become."""
+    """A written file: `staged` is its path, the rest describes it after the commit."""
 
     packed_as: ClassVar = ("hudi-staged-file", 1)
 
@@ -103,7 +103,7 @@ class HudiWriteResult(Packed):
     instant: str
     bucket: str
     group: str
-    """Of a PK table: the file group that the bucket had when the round began; "" where it had none."""
+    """For a PK table: the bucket's file group when the round began; "" without one."""
 
     files: tuple[StagedFile, ...]
 
@@ -124,7 +124,7 @@ class HudiLakeWriter(CoreWriter["BaseFile | LogFile"]):
         self._is_log = False
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Rows of a PK table are a first base file where their bucket has none."""
+        """Writes rows; those of a PK table are a bucket's first base file."""
         self._add(batch, is_log=self._handle.is_pk and self._group is not None)
 
     def write_changes(self, batch: pa.RecordBatch) -> None:
@@ -142,7 +142,7 @@ class HudiLakeWriter(CoreWriter["BaseFile | LogFile"]):
         super().write(batch)
 
     def fit(self, rows: pa.Table) -> pa.Table:
-        """Later, without rows that are deleted."""
+        """Writes pending changes, without deleted rows."""
         return rows
 
     def append(self, output: BaseFile | LogFile, rows: pa.Table) -> None:
@@ -165,8 +165,8 @@ class HudiLakeWriter(CoreWriter["BaseFile | LogFile"]):
         split, handle = self._task.split, self._handle
         at = len(self._staged)
         number = 0 if handle.is_pk else split.index * 10_000 + at
-        own = new_file_id(split.bucket.number, self._task.round_id, number, is_pk=handle.is_pk)
-        file_id = self._group or own
+        new_id = new_file_id(split.bucket.number, self._task.round_id, number, is_pk=handle.is_pk)
+        file_id = self._group or new_id
         staged = f"{handle.staging}/{split.index}-{self._task.attempt}-{at}-{uuid.uuid4().hex}"
         if self._is_log:
             name = log_name(file_id, split.index, handle.instant, split.index + FIRST_VERSION)
@@ -177,16 +177,16 @@ class HudiLakeWriter(CoreWriter["BaseFile | LogFile"]):
     def _write_block(self, output: LogFile, rows: pa.Table) -> None:
         keys = self._keys(rows)
         last = _last_of_key(keys)
-        gone = np.zeros(len(keys), np.bool_)
+        is_delete = np.zeros(len(keys), np.bool_)
         if CHANGE_TYPE in rows.column_names:
-            gone = _IS_GONE[rows.column(CHANGE_TYPE).to_numpy()]
+            is_delete = _IS_GONE[rows.column(CHANGE_TYPE).to_numpy()]
             rows = rows.drop_columns([CHANGE_TYPE])
-        live = pa.array(last & ~gone)
-        kept, deleted = keys.filter(live), keys.filter(pa.array(last & gone)).to_pylist()
-        if len(kept):
+        live = pa.array(last & ~is_delete)
+        live_keys, deleted = keys.filter(live), keys.filter(pa.array(last & is_delete)).to_pylist()
+        if len(live_keys):
             rows = rows.filter(live)
             self._check_keys(rows)
-        table = self._whole(rows, kept, output.file_id, output.rows) if len(kept) else None
+        table = self._whole(rows, live_keys, output.file_id, output.rows) if len(live_keys) else None
         output.write(table, deleted)
 
     def _keys(self, rows: pa.Table) -> pa.Array:
@@ -204,7 +204,8 @@ class HudiLakeWriter(CoreWriter["BaseFile | LogFile"]):
         return pa.table([there[n] for n in names], names=names)
 
     def _check_keys(self, rows: pa.Table) -> None:
-        """The hot store refuses such a key, unless it had the row before it did so. Raises `RowNotEncoded`."""
+        """Returns the error for a key that Hudi cannot spell. The hot store refuses such a key, unless it had the row
+        before it did so. Raises `RowNotEncoded`."""
         keyed = self._key_columns(rows)
         wrong = find_ambiguous(keyed.column_names, keyed.columns) if self._handle.is_pk else None
         if wrong is not None:
@@ -225,7 +226,7 @@ class HudiLakeWriter(CoreWriter["BaseFile | LogFile"]):
 
 
 class BaseFile(ParquetDataFile):
-    """A Parquet file that grows by row groups."""
+    """A Parquet file, written by row groups."""
 
     def __init__(self, files: TableFiles, staged: str, name: str, file_id: str, schema: pa.Schema) -> None:
         super().__init__(files, staged, schema)
@@ -235,13 +236,12 @@ class BaseFile(ParquetDataFile):
         return parquet_options(first)
 
     def staged_file(self, partition: str) -> StagedFile:
-        """Once it is closed."""
+        """Facts of the closed file."""
         return StagedFile(self.path, self.name, partition, self.file_id, self.size, self.rows)
 
 
 class LogFile:
-    """Blocks of rows, each followed by one of the keys that were deleted beside them. It is known how large it is once
-    it is closed."""
+    """Blocks of rows, each followed by a block of the keys deleted with them. Its size is known once it is closed."""
 
     def __init__(
         self, files: TableFiles, staged: str, name: str, file_id: str, handle: HudiWriteHandle, partition: str
@@ -271,7 +271,7 @@ class LogFile:
         self._sink.close()
 
     def staged_file(self, partition: str) -> StagedFile:
-        """Once it is closed."""
+        """Facts of the closed file."""
         return StagedFile(self.path, self.name, partition, self.file_id, self.size, self.rows, self.deletes)
 
 
@@ -283,7 +283,7 @@ def parquet_options(first: pa.Table) -> dict[str, Any]:
 
 
 def _last_of_key(keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are the last of their key."""
+    """Marks the rows that are the last of their key."""
     numbers = keys.dictionary_encode().indices.to_numpy()
     _, first = np.unique(numbers[::-1], return_index=True)
     last = np.zeros(len(numbers), np.bool_)

@@ -64,8 +64,8 @@ class PaimonLakeCatalog(LakeCatalog):
             return False
 
     def _check_unlisted(self, table: TableInfo, catalog: Any) -> None:
-        """A JDBC catalog lists a table after its folder is made: a crash in between, or another catalog, leaves one
-        that it does not know."""
+        """Checks that the catalog lists the table: a JDBC catalog does so after its folder is created, so a crash in
+        between, or another catalog, leaves a folder that it does not list."""
         if self._connection.kind != JDBC or table.path.table in catalog.list_tables(table.path.database):
             return
         folder = catalog.get_table_path(Identifier.from_string(identifier(table.path)))
@@ -74,7 +74,7 @@ class PaimonLakeCatalog(LakeCatalog):
             raise LakeMismatch(table=str(table.path), diff=diff)
 
     def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
-        """An existing table: it must match, and be empty, ours or adopted on purpose."""
+        """Accepts an existing table: it must match, and be empty, ours or adopted explicitly."""
         lake_table = self._connection.find(table.path)
         if lake_table is None:
             return
@@ -88,7 +88,7 @@ class PaimonLakeCatalog(LakeCatalog):
         _check_not_newer(table, lake_table)
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Options go back to what rounds rely on; columns and keys must match."""
+        """Resets options to values that rounds rely on; columns and keys must match."""
         lake_table = self._connection.load(table.path)
         options = lake_table.table_schema.options
         due = wrong_options(table.descriptor, options)
@@ -111,7 +111,7 @@ class PaimonLakeCatalog(LakeCatalog):
         self._plan_columns(table, columns)
 
     def _check_fixed(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        """Paimon's own rule for tables that have rows. Raises `InvalidAlter`."""
+        """Checks Paimon's own rule for tables that have rows. Raises `InvalidAlter`."""
         lake_table = self._connection.load(table.path)
         have = lake_table.table_schema.options
         fixed = [k for k, v in changes.items() if lake_key(k) in FIXED_OPTIONS and have.get(lake_key(k)) != v]
@@ -125,17 +125,17 @@ class PaimonLakeCatalog(LakeCatalog):
     def _plan_columns(self, table: TableInfo, columns: Sequence[Column]) -> list[Any]:
         check_columns(str(table.path), columns)
         lake_table = self._connection.load(table.path)
-        there = {f.name: str(f.type) for f in lake_table.table_schema.fields}
+        lake_columns = {f.name: str(f.type) for f in lake_table.table_schema.fields}
         changes = []
         for column in columns:
             kind = paimon_type_of(column, str(table.path))
             if not column.type.nullable:
                 change, reason = f"add column {column.name}", "a new column is nullable"
                 raise InvalidAlter(table=str(table.path), change=change, reason=reason)
-            if there.get(column.name, str(kind)) != str(kind):
-                diff = f"column {column.name}: lake {there[column.name]}, wanted {kind}"
+            if lake_columns.get(column.name, str(kind)) != str(kind):
+                diff = f"column {column.name}: lake {lake_columns[column.name]}, wanted {kind}"
                 raise LakeMismatch(table=str(table.path), diff=diff)
-            if column.name not in there:
+            if column.name not in lake_columns:
                 move = None if is_clean(lake_table) else _before_system_columns(column.name, self._connection)
                 changes.append(SchemaChange.add_column(column.name, kind, column.comment, move))
         return changes
@@ -192,7 +192,7 @@ class PaimonLakeCatalog(LakeCatalog):
 
 
 def _before_system_columns(name: str, connection: PaimonConnection) -> Move:
-    """Pypaimon sends a REST catalog the kind of a move as it is, and cannot write its own."""
+    """Encodes a column move, whose kind pypaimon cannot serialise for a REST catalog."""
     kind: Any = MoveType.BEFORE.value if connection.kind == REST else MoveType.BEFORE
     return Move(name, BUCKET, kind)
 
@@ -203,7 +203,8 @@ def _check_matches(table: TableInfo, lake_table: Any) -> None:
 
 
 def _check_not_newer(table: TableInfo, lake_table: Any) -> None:
-    """The version that `at_schema` chooses lacks columns and types of later ones, whose values it would not read."""
+    """Allows reading at an older schema version: the version that `at_schema` selects lacks later columns and types,
+    whose values it would not read."""
     older = {f.id: _plain_type(f) for f in at_schema(lake_table, table.schema).table_schema.fields}
     fields = [f for f in lake_table.table_schema.fields if older.get(f.id) != _plain_type(f)]
     if fields:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a commit changes in a Paimon table: manifest entries. Rows are merged by key on reading."""
+"""File changes of a commit in a Paimon table: manifest entries. Rows are merged by key when they are read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from lakeward.spi import Renewal, RewriteResult
 def find_hidden(
     table: TableInfo, history: PaimonHistory, manifests: Manifests, renewal: Renewal | None, *, is_resync: bool
 ) -> Sequence[Entry]:
-    """Files of others that go with the next commit: what they hid shows again, as the rows are merged when they are
-    read. Raises `ForeignRowsFound` where the table's option says so, and where a compaction has merged them already.
-    """
+    """Finds foreign files that the next commit removes: rows that they replaced are visible again, as rows are merged
+    when they are read. Raises `ForeignRowsFound` if the table's option refuses them, or if a compaction has merged them
+    already."""
     late = {} if renewal is None else foreign_files(table, history, manifests, after=int(renewal.head))
     added = foreign_files(table, history, manifests).values()
     files = (ForeignFile(e, e.key, e.bucket, int(e.file.row_count), e.key in late) for e in added)
@@ -56,8 +56,8 @@ def find_stale(
     base: LakeBase,
     offsets: Mapping[Bucket, int],
 ) -> Sequence[Entry]:
-    """Files of a partition that Fluss made anew, with another number and no offset of its own, under the same values.
-    `offsets`: those that the commit moves."""
+    """Finds files of a partition that Fluss created again, with another number and no offset of its own, under the same
+    values. `offsets`: those that the commit moves."""
     anew = {b for b in offsets if b.partition and b not in base.offsets}
     if not table.is_pk or not anew or not any(b.partition.startswith(GONE_PARTITION) for b in base.offsets):
         return []
@@ -65,7 +65,8 @@ def find_stale(
 
 
 def foreign_files(table: TableInfo, history: PaimonHistory, manifests: Manifests, after: int = 0) -> dict[str, Entry]:
-    """What others added to a PK table since our newest round, but for compactions; no rewrite of ours takes them in."""
+    """Returns foreign files added to a PK table since our newest round, except by compactions; our rewrites do not
+    include them."""
     return {
         e.key: e
         for s in _foreign_snapshots(table, history)
@@ -85,7 +86,7 @@ def _foreign_snapshots(table: TableInfo, history: PaimonHistory) -> list[PaimonS
 
 @dataclass(frozen=True)
 class PaimonGround:
-    """The table as it was loaded: its newest schema, its snapshots."""
+    """A Paimon table as loaded: its newest schema, its snapshots."""
 
     lake_table: Any
     history: PaimonHistory
@@ -96,7 +97,7 @@ class PaimonGround:
 
     @property
     def is_managed(self) -> bool:
-        """Does its catalog take commits?"""
+        """Whether its catalog accepts commits."""
         return is_managed(self.lake_table)
 
     @cached_property
@@ -120,16 +121,16 @@ class PaimonChanges(Changes[PaimonGround, PaimonChange]):
         messages = [_message(ground.lake_table, blob) for _, _, blobs in bodies for blob in blobs]
         foreign = find_hidden(self._info, history, manifests, work.renewal, is_resync=work.is_resync)
         stale = find_stale(self._info, history, manifests, work.base, work.properties.offsets)
-        gone = [*foreign, *stale]
+        dropped = [*foreign, *stale]
         new = [added(ground.lake_table, m, f) for m in messages for f in m.new_files]
         changelog = [added(ground.lake_table, m, f) for m in messages for f in m.changelog_files]
         return PaimonChange(
-            kind=ChangeKind.UPSERT if gone else ChangeKind.APPEND,
+            kind=ChangeKind.UPSERT if dropped else ChangeKind.APPEND,
             rows=sum(b["rows"] for _, b, _ in bodies),
-            deletes=len(gone),
+            deletes=len(dropped),
             files=sum(b["files"] for _, b, _ in bodies),
             bytes_written=sum(b["bytes"] for _, b, _ in bodies),
-            manifest_change=ManifestChange(OVERWRITE if gone else APPEND, [*new, *map(removed, gone)], changelog),
+            manifest_change=ManifestChange(OVERWRITE if dropped else APPEND, [*new, *map(removed, dropped)], changelog),
         )
 
     def find_whole(self, ground: PaimonGround, results: Sequence[RewriteResult]) -> Sequence[WholeGroup]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a Paimon table's columns as schema changes of its own, by field ids; and the table as an older schema had
-it: Paimon keeps every version of a schema, and reads files of any of them by field ids.
+"""Column changes of a Paimon table as Paimon's own schema changes, by field ids; and the table at an older schema:
+Paimon retains every schema version, and reads files of any of them by field ids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakeward.model import BUCKET, Column, DataType, DateType, Schema, StringTyp
 
 
 def at_schema(lake_table: Any, schema: Schema) -> Any:
-    """The table under the names that a schema of it has: of an older one while an ALTER is under way."""
+    """Returns the table under the names of one of its schemas, an older one while an ALTER is under way."""
     if _schema_id(lake_table.table_schema) <= schema.schema_id:
         return lake_table
     versions = sorted(lake_table.schema_manager.list_all(), key=lambda s: -s.id)
@@ -39,7 +39,8 @@ def _schema_id(version: Any) -> int:
 
 
 def stored_columns(lake_table: Any, table: TableInfo) -> list[StoredColumn]:
-    """The user's columns with their field ids as keys. Types are those of the table's columns where they are alike."""
+    """Returns the user's columns with their field ids as keys. Types are those of the table's columns if they are
+    equivalent."""
     column_map_now, by_id = ColumnMap.parse(lake_table.table_schema.options), table.schema.by_id
     ids = {key: column_id for column_id, key in column_map_now.keys.items()}
     by_name = {c.name: c for c in table.schema.columns}
@@ -57,7 +58,7 @@ def _type_of(field: Any, column: Column | None, where: str) -> DataType:
         return column.type
     try:
         return parse_type(_text(field.type))
-    except InvalidTable:  # another engine's, which is only carried along
+    except InvalidTable:  # another engine's column, which is passed through
         return StringType()
 
 
@@ -66,9 +67,9 @@ def _text(kind: Any) -> str:
 
 
 def plan_evolution(before: TableInfo, after: TableInfo, lake_table: Any) -> list[Any]:
-    """Schema changes of one commit, as the next step; none where the lake table is that of `after`. A dropped column
-    stays under another name until the hot store has dropped it: its field id would not come back. Added columns get
-    their ids with the first step, and are in the map with the second. Raises `InvalidAlter`, `LakeMismatch`,
+    """Plans the schema changes of the next commit; none if the lake table has the columns of `after`. A dropped column
+    stays under another name until the hot store has dropped it: its field id could not be restored. Added columns get
+    their ids with the first commit, and are in the map with the second. Raises `InvalidAlter`, `LakeMismatch`,
     `UnsupportedType`."""
     stored, options = stored_columns(lake_table, before), lake_table.table_schema.options
     column_map_now = ColumnMap.parse(options)
@@ -90,7 +91,7 @@ def _options(options: Mapping[str, str], column_map: ColumnMap) -> Iterator[Any]
 def _check_keys(
     table: TableInfo, columns: Iterable[StoredColumn], stored: Iterable[StoredColumn], lake_table: Any
 ) -> None:
-    """The library renames a key column once in a commit. Raises `InvalidAlter`."""
+    """Checks renames of key columns: the library renames one in a commit. Raises `InvalidAlter`."""
     names, schema = {s.key: s.column.name for s in stored}, lake_table.table_schema
     for one in columns:
         old, new = names.get(one.key), one.column.name
@@ -119,7 +120,7 @@ def _wrong(table: TableInfo, change: str, reason: str) -> InvalidAlter:
 def _columns(
     stored: Sequence[StoredColumn], columns: Sequence[StoredColumn], lake_table: Any, where: str
 ) -> Iterator[Any]:
-    """Drops, renames by way of names that no column has, then additions, types, comments, and places last."""
+    """Orders changes: drops, renames through unused names, then additions, types, comments, and positions last."""
     old, keys_to_keep = {s.key: s.column for s in stored}, {c.key for c in columns}
     yield from (SchemaChange.drop_column(s.column.name) for s in stored if s.key not in keys_to_keep)
     renamed = [c for c in columns if c.key and old[c.key].name != c.column.name]
@@ -162,7 +163,7 @@ def _moves(stored: Sequence[StoredColumn], columns: Sequence[StoredColumn], lake
 
 
 def spelled_for_rest(change: Any) -> Any:
-    """Pypaimon sends a REST catalog the kind of a move as it is, and cannot write its own."""
+    """Encodes a column move, whose kind pypaimon cannot serialise for a REST catalog."""
     move = getattr(change, "move", None)
     if move is None:
         return change

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one Paimon table in storage: ours are known by their names."""
+"""Files of one Paimon table in storage: ours are recognised by their names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Paimon table's snapshots as the commit protocol uses them: manifests first, then one snapshot file, put where none
-is, or handed to a catalog that takes commits.
+"""A Paimon table's snapshots, as the commit protocol uses them: manifests first, then one snapshot file, created
+exclusively, or passed to a catalog that accepts commits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAYLOAD_KIND = "paimon-committable"
 
 @dataclass(frozen=True)
 class PaimonRequest:
-    """`base`: the head that it was built on. `managed`: of a table whose catalog takes commits."""
+    """A request. `base`: the head that it was built on. `managed`: for a table whose catalog accepts commits."""
 
     round_id: RoundId
     snapshot: PaimonSnapshot
@@ -101,25 +101,26 @@ class PaimonSnapshotLog(SnapshotLog[PaimonGround, PaimonChange, PaimonRequest]):
         return _own(snapshot if snapshot.is_ours else ground.history.newest_ours(snapshot.number))
 
     def offsets(self, commit: OwnCommit) -> OffsetMap:
-        """A Fluss job's are in a file beside, by the partitions that any history of the table knows."""
+        """Reads offsets. Those of a Fluss job are in a separate file, by the partitions in any history of the table."""
         return (self._reading or self.load().history).offsets(commit.snapshot_id, commit.keys)
 
     def offsets_of(self, snapshot: LogSnapshot) -> OffsetMap | None:
-        """Those alone that it says itself: the file of a Fluss job's offsets may be gone."""
+        """Returns only the offsets in the snapshot itself: the file of a Fluss job's offsets may not exist any more."""
         return super().offsets_of(snapshot) if TABLE_ID_KEY in snapshot.keys else None
 
     def own_keys(
         self, ground: PaimonGround, base: LakeBase, properties: CommitProperties, change: PaimonChange
     ) -> Mapping[str, str]:
-        """For a table of a Fluss cluster: offsets are where Fluss put them for this commit; one that moves nothing
-        copies the last place. Fluss deletes that file after the next commit, so they are in the snapshot too."""
+        """Returns the keys of a table of a Fluss cluster: offsets are where Fluss wrote them for this commit; a commit
+        that moves nothing copies the last place. Fluss deletes that file after the next commit, so the snapshot has the
+        offsets too."""
         history = ground.history
         if history.partitions is None:
             return {}
         offsets, newest = base.offsets.overlaid(properties.offsets), history.newest_ours()
-        own = json.dumps(encode_fluss_offsets(self._info.table_id, offsets, history.partitions))
+        own_offsets = json.dumps(encode_fluss_offsets(self._info.table_id, offsets, history.partitions))
         last = {} if newest is None else {OFFSETS_KEY: newest.properties.get(OFFSETS_KEY, "")}
-        return {OWN_OFFSETS_KEY: own, OFFSETS_KEY: "", **last, **properties.extra}
+        return {OWN_OFFSETS_KEY: own_offsets, OFFSETS_KEY: "", **last, **properties.extra}
 
     def encode(self, ground: PaimonGround, round_id: RoundId, keys: Mapping[str, str], change: PaimonChange) -> bytes:
         """Writes the manifests."""
@@ -152,7 +153,7 @@ class PaimonSnapshotLog(SnapshotLog[PaimonGround, PaimonChange, PaimonRequest]):
         if not landed:
             raise HeadMoved(f"snapshot {new.number} exists")
         for number in {int(s) for s in expire} - {new.number}:
-            with suppress(OSError):  # upkeep's own expiry takes what is left
+            with suppress(OSError):  # upkeep's own expiry deletes the rest
                 ground.history.files.delete(snapshot_path(ground.history.folder, number))
         return _log_snapshot(new)
 
@@ -172,7 +173,7 @@ class PaimonSnapshotLog(SnapshotLog[PaimonGround, PaimonChange, PaimonRequest]):
         return HistoryLimit.of(options, prefix="")
 
     def protected(self, ground: PaimonGround) -> set[SnapshotId]:
-        """The head, our newest snapshot and those between: reconcile walks over them."""
+        """Protects the head, our newest snapshot and those between, which reconcile reads."""
         history = ground.history
         newest, marked = history.newest_ours(), [] if history.mark is None else [history.mark.number]
         first = history.numbers[-1] if history.numbers else 0
@@ -192,7 +193,7 @@ class PaimonSnapshotLog(SnapshotLog[PaimonGround, PaimonChange, PaimonRequest]):
         return True
 
     def references(self, ground: PaimonGround) -> set[str]:
-        """Of every snapshot and tag. What cannot be read is raised: nothing may be deleted then."""
+        """Returns the files of every snapshot and tag. Raises if one cannot be read: no file may be deleted then."""
         history = ground.history
         lists = {name for snapshot in [*history.newest_first(), *history.tags()] for name in snapshot.lists}
         with lake_errors(self.table, "read manifests of"):
@@ -210,14 +211,15 @@ class PaimonSnapshotLog(SnapshotLog[PaimonGround, PaimonChange, PaimonRequest]):
             put_tag(history.files, history.folder, name, history.get(snapshot_id))
 
     def untag(self, name: str) -> None:
-        """What only it had is left to orphan removal, where others' expiry took the snapshot meanwhile."""
+        """Returns files that only the snapshot had; if another engine expired it meanwhile, they are left to orphan
+        removal."""
         history = self.load().history
         with lake_errors(self.table, "take a tag off"):
             history.files.delete(tag_path(history.folder, name))
 
 
 def _own(snapshot: PaimonSnapshot | None) -> OwnCommit | None:
-    """With the table id that a Fluss job's snapshot says in the path of its offsets."""
+    """Describes a snapshot, with the table id in the path of a Fluss job's offsets."""
     if snapshot is None:
         return None
     owner = {} if snapshot.owner is None else {TABLE_ID_KEY: snapshot.owner}
@@ -231,13 +233,13 @@ def _is_head(history: PaimonHistory, base: PaimonSnapshot | None) -> bool:
 
 
 def _log_snapshot(snapshot: PaimonSnapshot) -> LogSnapshot:
-    said = snapshot.summary
+    keys = snapshot.summary
     return LogSnapshot(
         snapshot_id=snapshot.id,
         parent_id=SnapshotId(str(snapshot.number - 1)) if snapshot.number > 1 else None,
         committed_at_ms=int(snapshot.body["timeMillis"]),
         operation=snapshot.operation,
         sequence=snapshot.number,
-        keys=said if snapshot.is_ours else {},
-        facts=said,
+        keys=keys if snapshot.is_ours else {},
+        facts=keys,
     )

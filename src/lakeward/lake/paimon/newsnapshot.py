@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A snapshot that is to be: its manifests are written, and its body is ready to be put under its number."""
+"""A new snapshot: its manifests are written, and its body is ready to be created under its number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ APPEND, OVERWRITE, COMPACT = "APPEND", "OVERWRITE", "COMPACT"
 
 @dataclass(frozen=True)
 class ManifestChange:
-    """What a snapshot does to the table: manifest entries, and those of changelog files beside them."""
+    """Changes of a snapshot: manifest entries, and those of changelog files."""
 
     kind: str
     entries: Sequence[Any]
@@ -45,7 +45,7 @@ class ManifestChange:
 
 
 class NewSnapshot:
-    """On `head`. A call that is repeated writes files of its own."""
+    """Builds the snapshot on `head`. A repeated call writes other files."""
 
     def __init__(self, manifests: Manifests, head: PaimonSnapshot | None, round_id: RoundId) -> None:
         self._manifests, self._head, self._round_id = manifests, head, round_id
@@ -86,7 +86,7 @@ class NewSnapshot:
         return body
 
     def _base(self) -> list[Any]:
-        """The head's manifests; the youngest of them as one where there are enough."""
+        """Returns the head's manifests; merges the youngest if there are enough."""
         metas = self._manifests.metas(self._head)
         first = plan_merge([int(m.num_added_files + m.num_deleted_files) for m in metas])
         if first == len(metas):
@@ -130,12 +130,12 @@ FAN_IN = 8
 
 
 def plan_merge(entries: Sequence[int], fan_in: int = FAN_IN) -> int:
-    """`entries` of each manifest, oldest first -> index of the first one of those that become one, to the last;
-    `len(entries)`: none do.
+    """Plans a merge. `entries`: number of each manifest's entries, oldest first. Returns the index of the first
+    manifest to merge, up to the last; `len(entries)`: none.
 
     A manifest's class is the power of the fan-in that its entries reach. The youngest are merged once together they
-    reach a class above each of them: every merge lifts every entry it writes, so an entry is written as often as there
-    are classes."""
+    reach a class above each of them: every merge raises the class of each entry, so an entry is written as often as
+    there are classes."""
     start, classes = len(entries), [_class(n, fan_in) for n in entries]
     for power in sorted(set(classes)):
         first = next((at + 1 for at in reversed(range(len(classes))) if classes[at] > power), 0)
@@ -152,7 +152,7 @@ def _class(entries: int, fan_in: int) -> int:
 
 
 def create(files: TableFiles, folder: str, new: PaimonSnapshot) -> bool:
-    """Makes `snapshot-N`, then our tag and mark, which may lag behind after a crash, and the hint for other readers."""
+    """Creates `snapshot-N`, then our tag and mark, which may be older after a crash, and the hint for other readers."""
     path, text = snapshot_path(folder, new.number), json.dumps(new.body, indent=2)
     if not files.put_exclusively(path, text):
         return False
@@ -170,15 +170,14 @@ def mark(files: TableFiles, folder: str, new: PaimonSnapshot) -> None:
 
 
 def put_tag(files: TableFiles, folder: str, name: str, tagged: PaimonSnapshot) -> None:
-    """The snapshot's own text under the tag's name is a tag that is kept for ever; one that is found in another's tag
-    has a time to live with it."""
+    """Tags a snapshot for ever: a tag file with the snapshot's own text has no time to live, unlike another's tag."""
     body = {k: v for k, v in tagged.body.items() if k not in ("tagCreateTime", "tagTimeRetained")}
     files.put(tag_path(folder, name), json.dumps(body, indent=2))
 
 
 def _is_late(files: TableFiles, folder: str, number: int) -> bool:
-    """Was the number free because its snapshot had expired? Whoever slept so long finds younger numbers that are older
-    files."""
+    """Whether the number was free because its snapshot had expired. After a long pause, files with higher numbers are
+    older."""
     later = [n for n in snapshot_numbers(files, folder) if n > number]
     made_at = files.made_at(snapshot_path(folder, number)) if later else None
     ages = [files.made_at(snapshot_path(folder, n)) for n in later]
@@ -186,9 +185,9 @@ def _is_late(files: TableFiles, folder: str, number: int) -> bool:
 
 
 def hand_over(lake_table: Any, base: PaimonSnapshot | None, new: PaimonSnapshot, managed: Mapping[str, Any]) -> bool:
-    """One attempt; false where the head is another one. `managed`: what `describe` said when it was prepared: a table
-    that was dropped and made anew has another id. Raises what the catalog's client raises: then nobody knows, but for
-    `TableNotExistException`."""
+    """Tries one commit; false if the head is another one. `managed`: the result of `describe` when it was prepared: a
+    table that was dropped and created again has another id. Raises errors of the catalog's client: the outcome is
+    unknown then, except for `TableNotExistException`."""
     snapshot = JSON.from_json(json.dumps(new.body), Snapshot)
     base_id = None if base is None else base.body.get("uuid")
     statistics = [JSON.from_json(json.dumps(f), PartitionStatistics) for f in managed["partitions"]]
@@ -198,16 +197,17 @@ def hand_over(lake_table: Any, base: PaimonSnapshot | None, new: PaimonSnapshot,
 
 
 def describe(lake_table: Any, entries: Sequence[Any]) -> dict[str, Any]:
-    """Of a commit with these manifest entries: the table's id, and figures of the partitions that it changes. Pure."""
+    """Describes a commit with these manifest entries: the table's id, and figures of the partitions that it changes.
+    Pure."""
     return {"id": lake_table.catalog_environment.uuid, "partitions": _count_partitions(lake_table, entries)}
 
 
 def _count_partitions(lake_table: Any, entries: Sequence[Any]) -> list[dict[str, Any]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(
+    counts: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys(("recordCount", "fileSizeInBytes", "fileCount", "lastFileCreationTime"), 0)
     )
     for entry in entries:
-        figures, sign = found[tuple(entry.partition.values)], 1 if entry.kind == ADD else -1
+        figures, sign = counts[tuple(entry.partition.values)], 1 if entry.kind == ADD else -1
         figures["recordCount"] += sign * int(entry.file.row_count)
         figures["fileSizeInBytes"] += sign * int(entry.file.file_size)
         figures["fileCount"] += sign
@@ -216,5 +216,5 @@ def _count_partitions(lake_table: Any, entries: Sequence[Any]) -> list[dict[str,
         figures["lastFileCreationTime"] = max(made_at, figures["lastFileCreationTime"])
     return [
         {"spec": {k: value_text(v) for k, v in zip(lake_table.partition_keys, values, strict=True)}, **figures}
-        for values, figures in found.items()
+        for values, figures in counts.items()
     ]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Paimon lake: options in, `LakeStorage` out. Options are those of Paimon's catalogs.
+"""Entry point of the Paimon lake: opens `LakeStorage` with the configured options, which are those of Paimon's
+catalogs.
 
-Paimon's library is imported when the lake is opened: jobs import all doors beforehand, and most never open this one.
+Paimon's library is imported when the lake is opened: jobs import all plugins beforehand, and most never open this one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 class PaimonLakePlugin(WarehousePlugin):
     def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The same names: both are Paimon's. Keys are not among them, as Fluss keeps those to itself."""
+        """Translates a Fluss cluster's options, whose names are the same. Keys are not among them, as Fluss does not
+        send them."""
         kind = options.get("metastore", "filesystem")
         if kind != "filesystem":
             reason = f"its catalog is {kind!r}, and filesystem catalogs alone are served; leave it to Fluss's Flink job"

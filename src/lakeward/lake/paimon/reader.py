@@ -37,11 +37,11 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
         super().__init__(lake_table)
         self._where = str(lake_table.info.path)
         self._newest: tuple[tuple[str, ...], list[Entry]] = ((), [])
-        """Live files by their snapshot's manifest lists: a union read asks bucket by bucket."""
+        """Live files of the last manifest lists: a union read lists them bucket by bucket."""
 
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
-        """Files of a PK table are merged by key when they are read: none has deletes of its own, and an engine may
-        scan a bucket's file by itself once it is the only one, without deletes in it."""
+        """Describes files. Those of a PK table are merged by key when they are read: none has deletes of its own, and
+        an engine may scan a bucket's file directly once it is the only one, without deletes in it."""
         ground = self._log.load()
         chosen = [e for e in self._live(ground, snapshot_id) if bucket is None or e.bucket == bucket]
         merged = _merged_buckets(chosen) if self._info.is_pk else set()
@@ -63,17 +63,18 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
         ]
 
     def row_schema(self, ground: PaimonGround) -> pa.Schema:
-        """The table's columns, our own, and those that only the lake knows yet."""
+        """Returns the table's columns, the system columns, and columns that only the lake has."""
         known = [*to_arrow_schema(self._info.schema), *LAKE_FIELDS]
         schema = ground.lake_table.table_schema
-        ours = {*ColumnMap.parse(schema.options).keys.values()}  # that are no longer the table's were dropped
+        ours = {*ColumnMap.parse(schema.options).keys.values()}  # our columns that the table lacks were dropped
         foreign = PyarrowFieldParser.from_paimon_schema([f for f in schema.fields if str(f.id) not in ours])
         return pa.schema([*known, *(f for f in foreign if f.name not in {k.name for k in known})])
 
     def read_rows(
         self, ground: PaimonGround, snapshot_id: SnapshotId, scan: RowScan
     ) -> Iterator[tuple[Bucket | None, pa.Table]]:
-        """Of a log table without a bucket key another engine may have merged files of several buckets."""
+        """Reads rows of a log table without a bucket key, in which another engine may have merged files of several
+        buckets."""
         by_bucket = defaultdict[Bucket | None, list[Entry]](list)
         for entry in self._live(ground, snapshot_id):
             if scan.has(entry.bucket):
@@ -89,7 +90,7 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
                 yield bucket, pa.Table.from_arrays(columns, schema=scan.schema)
 
     def totals(self) -> LakeTotals:
-        """Rows of a PK table are those in its files: older versions and deletes count too until they are merged."""
+        """Figures of the head. For a PK table, older versions and deletes count too until they are merged."""
         ground = self._log.load()
         entries = [] if ground.head_id is None else self._live(ground, ground.head_id)
         is_merged = self._info.is_pk and bool(_merged_buckets(entries))
@@ -126,13 +127,13 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
         return entries
 
     def _placed(self, ground: PaimonGround, snapshot: PaimonSnapshot, entries: list[Entry]) -> list[Entry]:
-        """Files of the Flink job in a clean log table with the offsets that they must have."""
+        """Returns files of the Flink job in a clean log table with the offsets that they must have."""
         if self._info.is_pk or not is_of_fluss(self._info.descriptor) or not is_clean(ground.lake_table):
             return entries
         try:
             own = self._log.own_at(ground, snapshot.id)
             committed = None if own is None else ground.history.offsets(own.snapshot_id, own.keys)
-        except LakeTampered:  # the file of the Flink job's offsets is gone
+        except LakeTampered:  # the file of the Flink job's offsets does not exist
             committed = None
         return place_files(entries, self._info.descriptor.bucket_count, committed)
 
@@ -155,7 +156,7 @@ class PaimonLakeReader(ScanReader[PaimonGround]):
 
 
 def _groups(entries: Sequence[Entry], *, is_pk: bool) -> list[list[Entry]]:
-    """A bucket of a PK table is merged as a whole; any other file is read by itself."""
+    """Groups files: a bucket of a PK table is merged at once; other files are read one by one."""
     groups = defaultdict[Any, list[Entry]](list)
     for entry in entries:
         groups[(entry.raw.bucket, *entry.partition.values()) if is_pk else entry.path].append(entry)
@@ -163,7 +164,7 @@ def _groups(entries: Sequence[Entry], *, is_pk: bool) -> list[list[Entry]]:
 
 
 def _split(group: Sequence[Entry], snapshot: int, *, is_pk: bool) -> Any:
-    """The native reader wants a split to say its snapshot."""
+    """Builds a split, which must name its snapshot for the native reader."""
     return DataSplit(
         files=[e.file for e in group],
         partition=group[0].raw.partition,
@@ -180,7 +181,7 @@ def _native(lake_table: Any, splits: Sequence[Any], columns: Sequence[str]) -> I
 
 
 def _addressed(parts: Iterator[pa.RecordBatch], entry: Entry, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows of a clean PK table's bucket with the system columns that are asked for."""
+    """Adds the requested system columns to rows of a clean PK table's bucket."""
     for part in parts:
         there = set(part.schema.names)
         columns = [part.column(f.name) if f.name in there else pa.nulls(part.num_rows, f.type) for f in schema]
@@ -195,12 +196,13 @@ def _deletes(entry: Entry) -> tuple[LakeDelete, ...]:
 
 
 def _is_odd(kind: DataType) -> bool:
-    """Is it stored in a form that not every engine reads: times in milliseconds, timestamps in nanoseconds?"""
+    """Whether a column is stored in a form that not every engine reads: times in milliseconds, timestamps in
+    nanoseconds."""
     return is_in_nanoseconds(kind) or any(isinstance(t, TimeType) for t in leaves(kind))
 
 
 def _merged_buckets(entries: Sequence[Entry]) -> set[Bucket | None]:
-    """Of a PK table: those whose rows are not those of one file as it is."""
+    """Returns the buckets of a PK table whose rows are not those of a single file."""
     files = defaultdict[Bucket | None, list[Entry]](list)
     for entry in entries:
         files[entry.bucket].append(entry)
@@ -208,5 +210,5 @@ def _merged_buckets(entries: Sequence[Entry]) -> set[Bucket | None]:
 
 
 def _is_plain(entries: Sequence[Entry]) -> bool:
-    """Are the rows of a PK table's bucket those of its file as it is?"""
+    """Whether the rows of a PK table's bucket are exactly those of its file."""
     return len(entries) == 1 and entries[0].file.delete_row_count == 0 and entries[0].vector is None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites one group of data files in an executor: a PK table's merged by key, a log table's in offset order."""
+"""Rewrites one group of data files in an executor: files of a PK table are merged by key, files of a log table in
+offset order.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ from lakeward.spi import RewriteResult, RewriteTask, dropped_group
 
 REWRITE_KIND = "paimon-rewrite"
 _RUNS = 5
-"""Paimon's own `num-sorted-run.compaction-trigger` where a table names none."""
+"""Paimon's default of `num-sorted-run.compaction-trigger`."""
 
 
 def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
-    """None: it came due before it was done."""
+    """Returns None if `is_due` said yes first."""
     where, group = str(task.table.path), task.group
     if group.is_dropped:
         return dropped_group(group, pack(REWRITE_KIND, VERSION, {}, []))
@@ -46,7 +48,7 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
     with lake_errors(where, "rewrite files of"):
         places = {f.path: f.offsets for f in group.files}
         live = Manifests(lake_table).live(planned)
-        # A file of the Flink job in a clean log table does not say its bucket and offsets: the plan does.
+        # A file of the Flink job in a clean log table has no bucket and offsets: the plan has them.
         inputs = [replace(e, bucket=bucket, placed=places[e.path]) for e in live if e.path in places]
         others = [e for e in live if e.bucket == bucket and e.path not in places]
         raw = inputs[0].raw
@@ -87,12 +89,12 @@ def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterat
 
 
 def _first(entry: Entry) -> int:
-    """Rows of a clean table do not say their offsets: they stay in the order of their files."""
+    """Whether rows stay in the order of their files: those of a clean table do, as they have no offset column."""
     return -1 if entry.placed is None else entry.placed.start
 
 
 def _sequences(inputs: Sequence[Entry]) -> tuple[int, int]:
-    """Of a log table's file: its offsets where the table is clean."""
+    """Returns the offsets of a clean log table's file."""
     placed = [e.placed for e in inputs if e.is_clean and e.placed is not None]
     if placed:
         return min(r.start for r in placed), max(r.stop for r in placed) - 1
@@ -100,7 +102,7 @@ def _sequences(inputs: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _is_oldest(inputs: Sequence[Entry], others: Sequence[Entry]) -> bool:
-    """Has no other file an older row of any key? A delete hides nothing then, and need not be kept."""
+    """Whether no other file has an older row of any key. A delete then hides nothing and can be dropped."""
     ends, starts = [e.ages for e in inputs], [e.ages for e in others]
     if not others:
         return True
@@ -110,8 +112,8 @@ def _is_oldest(inputs: Sequence[Entry], others: Sequence[Entry]) -> bool:
 
 
 def _level(lake_table: Any, inputs: Sequence[Entry], others: Sequence[Entry]) -> int:
-    """The top level holds a bucket's oldest rows as files that do not overlap; whatever else is merged stays in level
-    0, where any number of files may."""
+    """Chooses the level: the top level has a bucket's oldest rows as files that do not overlap; other merged files stay
+    in level 0, which may have any number of files."""
     if not lake_table.table_schema.primary_keys or not _is_oldest(inputs, others) or any(e.file.level for e in others):
         return 0
     options = lake_table.table_schema.options

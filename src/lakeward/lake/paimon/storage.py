@@ -53,8 +53,8 @@ class PaimonLakeStorage(CoreStorage[PaimonGround]):
         return PaimonLakeReader(self.open_table(table))
 
     def takes_one_writer(self, table: TableInfo) -> bool:
-        """A PK table that Fluss made, or that has no offsets, goes by sequence numbers, which each writer counts on
-        from the last commit's."""
+        """Whether one writer must write a bucket: a PK table that Fluss made, or that has no offsets, is ordered by
+        sequence numbers, which each writer continues from the last commit."""
         return table.is_pk and (is_of_fluss(table.descriptor) or table.descriptor.is_clean)
 
     def check_shared(self, table: TableInfo) -> None:

@@ -25,12 +25,12 @@ from lakeward.spi import LakeWriter, WriteTask
 
 HANDLE_KIND, RESULT_KIND, VERSION = "paimon-handle", "paimon-write-result", 1
 IDENTIFIER = 2**63 - 1
-"""Of every commit, as Fluss's own: rounds are told apart by their properties."""
+"""Commit identifier of every commit, as in Fluss: rounds are distinguished by their properties."""
 
 _VALUE_KIND = pa.field("_VALUE_KIND", pa.int8())
 _KINDS = {ChangeType.UPDATE_BEFORE: 1, ChangeType.UPDATE_AFTER: 2, ChangeType.DELETE: 3}
 _KIND_OF = np.array([_KINDS.get(change, 0) for change in ChangeType], np.int8)
-"""Looked up by change type."""
+"""Row kinds by change type."""
 
 
 class PaimonLakeWriter(LakeWriter):
@@ -53,7 +53,7 @@ class PaimonLakeWriter(LakeWriter):
         self._writer: Any = None
         self._rows, self._last = 0, -1
         self._runs = [(0, 0)]
-        """(row, offset) of rows whose offset does not follow the one before."""
+        """Returns (row, offset) of rows whose offset does not follow the one before."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
@@ -83,8 +83,8 @@ class PaimonLakeWriter(LakeWriter):
         return pack(RESULT_KIND, VERSION, body, [serialize_commit_message(m, fields) for m in messages])
 
     def abort(self) -> None:
-        """The native writer is let go of, not closed: closing deletes what it wrote. Here and now: it may not end on
-        another thread, as it would with an error whose frames still hold it."""
+        """Drops the native writer without closing it, as closing deletes its files. It is dropped here: it must not end
+        on another thread, as it would in an error whose frames still reference it."""
         if self._writer is not None:
             self._writer._native_writer = None
         self._writer = None
@@ -140,7 +140,7 @@ class PaimonLakeWriter(LakeWriter):
         self._last = int(offsets[-1])
 
     def _say_offsets(self, files: list[Any]) -> None:
-        """The native writer numbers its files in the order of their rows."""
+        """Assigns sequence numbers: the native writer numbers its files in the order of their rows."""
         in_order = sorted(files, key=lambda f: int(f.file_name.rpartition("-")[2].partition(".")[0]))
         stop = 0
         for file in in_order:
@@ -153,7 +153,7 @@ class PaimonLakeWriter(LakeWriter):
 
 
 def _blank(kind: pa.DataType) -> Any:
-    """A value for a column that may not be null, in a row that nobody sees."""
+    """Returns a value for a NOT NULL column, in a row that readers never see."""
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return []
     if pa.types.is_struct(kind):

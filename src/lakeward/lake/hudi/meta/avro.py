@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Avro and commit metadata as Hudi's timeline and log blocks use it, by fastavro: records in container files, or bare.
-Values of logical types stay as they are stored.
+"""Avro and commit metadata in Hudi's timeline and log blocks, with fastavro: records in container files, or single
+values. Values of logical types are not converted.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _BROKEN = (
 
 
 def read_container(data: bytes) -> list[Any]:
-    """The records of a container file. Raises `ValueError` for a file that is not one, or is broken."""
+    """Reads the records of a container file. Raises `ValueError` for a file that is not one, or is broken."""
     with _as_value_error("it is a broken Avro file"):
         return list(fastavro.reader(io.BytesIO(data)))
 
 
 def write_container(schema: Schema, record: Mapping[str, Any]) -> bytes:
-    """A file of one record."""
+    """Encodes a container file with one record."""
     out = io.BytesIO()
     fastavro.writer(out, schema, [record])
     return out.getvalue()
 
 
 def parse_bare(schema: Schema) -> Schema:
-    """For many calls of `read_bare`. Raises `ValueError`."""
+    """Parses a schema for repeated calls of `read_bare`. Raises `ValueError`."""
     with _as_value_error("it is not an Avro schema"):
         return fastavro.parse_schema(_without_logical_types(schema))
 
 
 def read_bare(schema: Schema, data: bytes) -> Any:
-    """A value without a file around it. Raises `ValueError`."""
+    """Reads a single value. Raises `ValueError`."""
     is_parsed = isinstance(schema, dict) and _PARSED in schema
     parsed = schema if is_parsed else parse_bare(schema)
     with _as_value_error("it is not a value of its Avro schema"):
@@ -66,13 +66,13 @@ def _without_logical_types(schema: Schema) -> Schema:
         return [_without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):
         nested = ("type", "items", "values")
-        kept = {k: v for k, v in schema.items() if k != "logicalType"}
+        plain = {k: v for k, v in schema.items() if k != "logicalType"}
         for name in nested:
-            if name in kept:
-                kept[name] = _without_logical_types(kept[name])
-        if "fields" in kept:
-            kept["fields"] = [_without_logical_types(f) for f in kept["fields"]]
-        return kept
+            if name in plain:
+                plain[name] = _without_logical_types(plain[name])
+        if "fields" in plain:
+            plain["fields"] = [_without_logical_types(f) for f in plain["fields"]]
+        return plain
     return schema
 
 
@@ -152,7 +152,7 @@ _COUNTS = tuple(f["name"] for f in _STAT["fields"] if f["type"][1] == "long" and
 def write_stat(
     *, file_id: str, partition: str, name: str, size: int, inserts: int = 0, updates: int = 0, deletes: int = 0
 ) -> dict[str, Any]:
-    """Of one new file. Its name tells whether it is a log file."""
+    """Statistics of one new file. Its name shows whether it is a log file."""
     log = re.search(r"\.log\.(\d+)", name)
     stat: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
     stat |= {"totalLogFiles": None, "logOffset": 0 if log else None, "logVersion": int(log[1]) if log else None}
@@ -178,7 +178,7 @@ def encode_metadata(
     extra: Mapping[str, str],
     replaced: Mapping[str, Sequence[str]] | None = None,
 ) -> bytes:
-    """`replaced`: file groups by partition, for a replacecommit."""
+    """Commit metadata. `replaced`: file groups by partition, for a replacecommit."""
     by_partition: dict[str, list[Mapping[str, Any]]] = {}
     for stat in stats:
         by_partition.setdefault(stat["partitionPath"], []).append(stat)
@@ -195,7 +195,7 @@ def encode_metadata(
 
 
 def encode_compaction_plan() -> bytes:
-    """Of a compaction that is done in the same breath: nobody executes it."""
+    """Plan of a compaction that is completed at once, so no engine executes the plan."""
     return write_container(_PLAN, {"operations": [], "extraMetadata": {}, "version": 2})
 
 

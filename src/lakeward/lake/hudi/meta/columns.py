@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns as Hudi's commits say them, in Avro, and as its Parquet files hold them.
+"""Columns in Hudi's commits, as Avro, and in its Parquet files.
 
-Avro has no CHAR, no small integers and no vectors: how a column was declared is kept beside, in the table's properties.
+Avro has no CHAR, no small integers and no vectors: the table's properties record how a column was declared.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _SYSTEM = (
 
 
 def find_odd_name(columns: Sequence[Column]) -> str | None:
-    """The first name, also inside of rows, that Avro has not: Hudi's readers refuse a table with such a one."""
+    """Returns the first name, nested ones included, that is not an Avro name: Hudi's readers refuse a table with such a
+    name."""
     names = (n for c in columns for n in (c.name, *_inner_names(c.type)))
     return next((n for n in names if not _AVRO_NAME.fullmatch(n)), None)
 
@@ -69,7 +70,7 @@ def _inner_names(kind: DataType) -> Iterator[str]:
 
 
 class _ToAvro(TypeVisitor[Any]):
-    """A path is an Avro namespace here, which tells named types apart."""
+    """Converts types; a path is an Avro namespace here, which distinguishes named types."""
 
     parts = ("array", "key", "map")
 
@@ -113,7 +114,7 @@ def _or_null(kind: DataType, avro: Any) -> Any:
 
 
 def to_avro_type(kind: DataType, where: str, space: str) -> Any:
-    """`space` tells named types apart. Raises `UnsupportedType`."""
+    """Converts a type to Avro. `space`: the namespace that distinguishes named types. Raises `UnsupportedType`."""
     return _or_null(kind, _ToAvro(where).visit(kind, space))
 
 
@@ -122,7 +123,7 @@ def _field(name: str, kind: Any) -> dict[str, Any]:
 
 
 def to_avro_schema(columns: Sequence[Column], name: str, *, with_meta: bool = False) -> str:
-    """The user's columns, then ours. `name`: the table's. Raises `UnsupportedType`."""
+    """Avro schema of the user's columns, then the system columns. `name`: the table's. Raises `UnsupportedType`."""
     record = re.sub(r"^(?=\d)", "t", name.replace("-", "_")) + "_record"
     space = f"hoodie.{record.removesuffix('_record')}"
     meta = [{"name": n, "type": ["null", "string"], "doc": "", "default": None} for n in META_COLUMNS]
@@ -132,7 +133,7 @@ def to_avro_schema(columns: Sequence[Column], name: str, *, with_meta: bool = Fa
 
 
 def encode_columns(columns: Sequence[Column]) -> str:
-    """As they were declared."""
+    """Parses columns as they were declared."""
     return json.dumps([[c.name, c.type.sql, c.type.nullable, c.comment] for c in columns])
 
 
@@ -144,17 +145,17 @@ def decode_columns(text: str) -> tuple[Column, ...]:
 
 
 def table_schema(columns: Sequence[Column]) -> pa.Schema:
-    """As rows leave a reader."""
+    """Schema of rows as readers return them."""
     return pa.schema([*(to_arrow_field(c) for c in columns), *LAKE_FIELDS])
 
 
 def stored_schema(columns: Sequence[Column]) -> pa.Schema:
-    """As rows lie in a file, but for Hudi's own columns, which come before them."""
+    """Schema of rows in a file, without Hudi's own columns, which come before them."""
     return pa.schema([pa.field(f.name, map_leaves(f.type, _stored), f.nullable) for f in table_schema(columns)])
 
 
 def file_schema(columns: Sequence[Column], avro: str) -> pa.Schema:
-    """Of a whole file, with the Avro schema that Hudi's own readers look for."""
+    """Schema of a complete file, with the Avro schema that Hudi's own readers expect."""
     meta = [pa.field(n, pa.string()) for n in META_COLUMNS]
     return pa.schema([*meta, *stored_schema(columns)], metadata={"parquet.avro.schema": avro})
 
@@ -170,7 +171,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 def from_avro_record(
     schema: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
 ) -> pa.Table:
-    """Rows that another engine wrote in Avro, as Arrow."""
+    """Converts rows that another engine wrote in Avro to Arrow."""
     fields = [f for f in schema["fields"] if columns is None or f["name"] in columns]
     arrays, kinds = [], []
     for field in fields:
@@ -197,7 +198,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 def _one(kind: Any) -> Any:
-    """Of a union with null, the other."""
+    """Returns the other type of a union with null."""
     return next(k for k in kind if k != "null") if isinstance(kind, list) else kind
 
 

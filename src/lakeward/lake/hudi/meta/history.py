@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instants that left the timeline: Hudi's own archive of them, Parquet files that a manifest names.
-
-What is left of one is when it was completed: a log file is read by that.
+"""Archived instants: Hudi's own archive, Parquet files that a manifest names. It records when each was completed, which
+decides how log files are read.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from lakeward.lake.tablefiles import TableFiles
 
 _VERSION, _MANIFEST = "_version_", "manifest_"
 _MERGE_AT = 10
-"""So many small files become one, as in Hudi."""
+"""This many small files are merged into one, as in Hudi."""
 
 _KEPT_MANIFESTS = 3
-"""Whoever reads an older one finds its files."""
+"""Manifests that stay, so that readers of an older one find its files."""
 
 _TEXTS = ("instantTime", "completionTime", "action")
 _AVRO = {
@@ -68,7 +67,7 @@ def load_completions(files: TableFiles, folder: str) -> Mapping[str, str]:
 
 
 def archive(files: TableFiles, folder: str, instants: Sequence[ArchivedInstant]) -> None:
-    """Called under the table's lock. Safe to repeat: an instant that is there twice is there once."""
+    """Called under the table's lock. Safe to repeat: duplicates of an instant count once."""
     number, names = _manifest(files, folder)
     rows = [
         {
@@ -82,19 +81,19 @@ def archive(files: TableFiles, folder: str, instants: Sequence[ArchivedInstant])
         for i in instants
     ]
     small = [(name, size) for name, size in names if name.endswith("_0.parquet")]
-    kept, level, tables = names, 0, [pa.Table.from_pylist(rows, _SCHEMA)]
+    remaining, level, tables = names, 0, [pa.Table.from_pylist(rows, _SCHEMA)]
     if len(small) >= _MERGE_AT:
-        kept, level = [n for n in names if n not in small], 1
+        remaining, level = [n for n in names if n not in small], 1
         tables += [_read(files, os.path.join(folder, name)).select(_SCHEMA.names).cast(_SCHEMA) for name, _ in small]
     new = _write(files, folder, pa.concat_tables(tables), level)
-    listed = [{"fileName": name, "fileLen": size} for name, size in (*(n for n in kept if n[0] != new[0]), new)]
+    listed = [{"fileName": name, "fileLen": size} for name, size in (*(n for n in remaining if n[0] != new[0]), new)]
     put_over(files, os.path.join(folder, f"{_MANIFEST}{number + 1}"), json.dumps({"files": listed}))
     put_over(files, os.path.join(folder, _VERSION), str(number + 1))
     _clean(files, folder, number + 1)
 
 
 def put_over(files: TableFiles, path: str, data: str | bytes) -> None:
-    """In place of a file that Hadoop's local file system may have written: it keeps a checksum beside."""
+    """Replaces a file, and the checksum file that Hadoop's local file system may have written."""
     files.put(path, data)
     where, name = os.path.split(path)
     files.delete(os.path.join(where, f".{name}.crc"))
@@ -111,7 +110,7 @@ def _write(files: TableFiles, folder: str, table: pa.Table, level: int) -> tuple
 
 
 def _manifest(files: TableFiles, folder: str) -> tuple[int, list[tuple[str, int]]]:
-    """The newest one's number, 0 without any, and the files it names."""
+    """Returns the number of the newest manifest, 0 without any, and the files that it names."""
     number = int(files.read(os.path.join(folder, _VERSION)) or 0)
     if not number:
         return 0, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's `hoodie.properties`: what every engine reads of it first, and our own keys beside Hudi's."""
+"""A table's `hoodie.properties`, which every engine reads first: Hudi's keys and our own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakeward.model import BUCKET, OFFSET, TableDescriptor, TablePath
 
 COLUMNS_KEY, PRIMARY_KEY = "lakeward.columns", "lakeward.primary-key"
 METADATA_KEYS: Final = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
-"""Parts of Hudi's metadata table that are there, or being made."""
+"""Partitions of Hudi's metadata table that exist, or are being built."""
 
 VERSION_KEY, VERSION = "hoodie.table.version", "9"
-"""The newest that Hudi 1.1 and 1.2 write, and that hudi-rs 0.5 reads. In it every log file belongs to one instant, and
-the order of commits is that in which they were completed."""
+"""The newest version that Hudi 1.1 and 1.2 write, and that hudi-rs 0.5 reads. In it every log file belongs to one
+instant, and commits are ordered by completion."""
 
 DOWNGRADE = f"Hudi's own `downgrade table --toVersion {VERSION}` takes it back"
 RELIED_ON: Final = {
@@ -26,7 +26,7 @@ RELIED_ON: Final = {
     "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
     "hoodie.populate.meta.fields": "true",
 }
-"""What rounds write by: with another value nobody goes on."""
+"""Properties that rounds depend on: another value stops them."""
 
 _ESCAPED = re.compile(r"([\\=:#!\s])")
 _UNSAFE = re.compile(r"[\x00-\x1f\"#%'*/:=?\\{\[\]^\x7f]")
@@ -49,7 +49,7 @@ def format_properties(values: Mapping[str, str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """As java.util.Properties: others are spelled by their numbers."""
+    """Spells text as java.util.Properties does: other characters by their numbers."""
     plain = _ESCAPED.sub(lambda m: {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(m[1], f"\\{m[1]}"), text)
     units = plain.encode("utf-16-be")
     pairs = (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
@@ -68,7 +68,7 @@ def _unescape(text: str) -> str:
 
 
 def first_properties(path: TablePath, descriptor: TableDescriptor) -> dict[str, str]:
-    """Of a table that is made. Raises `UnsupportedType`."""
+    """Properties of a new table. Raises `UnsupportedType`."""
     is_pk, partitions = descriptor.is_pk, descriptor.partition_keys
     keys = record_key_fields(descriptor)
     if not partitions:
@@ -108,7 +108,7 @@ def first_properties(path: TablePath, descriptor: TableDescriptor) -> dict[str, 
 
 
 def wrong_properties(found: Mapping[str, str]) -> dict[str, str]:
-    """What others changed and no round may go on with -> what it should be."""
+    """Returns properties that another engine changed and that stop rounds -> the expected value."""
     return {key: wanted for key, wanted in RELIED_ON.items() if found.get(key) != wanted}
 
 
@@ -117,12 +117,13 @@ def spell_properties(found: Mapping[str, str], due: Mapping[str, str]) -> list[s
 
 
 def record_key_fields(descriptor: TableDescriptor) -> tuple[str, ...]:
-    """A row of a log is named by its address."""
+    """Returns key fields; a log table's row is identified by its address."""
     return tuple(descriptor.primary_key) or (BUCKET, OFFSET)
 
 
 def lake_key(key: str) -> str:
-    """`hudi.hoodie.X` is Hudi's own; what rounds read is ours; anything else is kept for the hot side's eyes."""
+    """Maps a table property: `hudi.hoodie.X` is Hudi's own; properties that rounds read are ours; other keys are stored
+    for the hot store."""
     if key.startswith("hudi.hoodie."):
         return key.removeprefix("hudi.")
     if key.startswith("hudi."):
@@ -131,7 +132,7 @@ def lake_key(key: str) -> str:
 
 
 def partition_path(keys: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """The folder of a partition, as Hudi spells it."""
+    """Returns the folder of a partition, as Hudi spells it."""
     return "/".join(f"{k}={_escape_path(v)}" for k, v in zip(keys, values, strict=True))
 
 

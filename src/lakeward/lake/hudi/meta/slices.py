@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files of a table and who sees them: pure, but for the listing.
+"""Data files of a table, and the snapshots that see them: pure, except for the listing.
 
-A file group is base files and log files of one id. A log file goes with the newest base file that was asked for before
-the log file was completed; a base file hides those before it, a replacecommit a whole group.
+A file group is base files and log files of one id. A log file belongs to the newest base file that was requested before
+the log file was completed; a base file replaces those before it, a replacecommit a whole group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GroupId = tuple[str, str]
 
 @dataclass(frozen=True)
 class HudiFile:
-    """A data file by its name. `partition` is its folder below the table's."""
+    """A data file, described by its name. `partition`: its folder below the table's."""
 
     path: str
     partition: str
@@ -59,7 +59,8 @@ class HudiFile:
         return StoredFile(path=self.path, size_bytes=self.size_bytes, modified_at_ms=self.modified_at_ms)
 
     def bucket(self, partition_keys: Sequence[str], *, is_pk: bool) -> Bucket | None:
-        """From the file id: a PK table's is Hudi's bucket index's, a log table's says it where the file is ours."""
+        """Parses the bucket from the file id: a PK table's is that of Hudi's bucket index; a log table's file has it if
+        the file is ours."""
         match = (_NUMBER if is_pk else _OURS).match(self.file_id)
         values = parse_partition_path(self.partition)
         if match is None or not set(partition_keys) <= set(values):
@@ -69,25 +70,25 @@ class HudiFile:
 
 @dataclass(frozen=True)
 class SeenFile:
-    """A file that is in every snapshot completed from `since` on and before `until`."""
+    """A file in every snapshot completed from `since` on and before `until`."""
 
     file: HudiFile
     since: str
     until: str
     is_lone: bool = False
-    """A log file that no base file precedes. hudi-rs passes over it once its instant is archived."""
+    """A log file without a base file before it. hudi-rs skips it once its instant is archived."""
 
     def is_in(self, completed: str) -> bool:
         return self.since <= completed < self.until
 
 
 def list_data(root: str) -> Iterator[HudiFile]:
-    """Every data file in the table's folder, whoever wrote it and whether or not its instant was completed."""
+    """Lists every data file in the table's folder, of any writer, whether or not its instant was completed."""
     folders = [""]
     while folders:
         partition = folders.pop()
-        with os.scandir(os.path.join(root, partition)) as found:
-            for entry in found:
+        with os.scandir(os.path.join(root, partition)) as items:
+            for entry in items:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != FOLDER:
                         folders.append(f"{partition}/{entry.name}" if partition else entry.name)
@@ -102,7 +103,7 @@ def list_data(root: str) -> Iterator[HudiFile]:
 
 
 def parse_name(name: str, partition: str) -> tuple[str, str, str, int] | None:
-    """(partition, file id, instant, log version); None: it is no data file."""
+    """Parses a name to (partition, file id, instant, log version); None: it is not a data file."""
     if match := _BASE.match(name):
         return partition, match[1], match[3], 0
     if match := _LOG.match(name):
@@ -111,7 +112,7 @@ def parse_name(name: str, partition: str) -> tuple[str, str, str, int] | None:
 
 
 def see_files(files: Iterable[HudiFile], timeline: HudiTimeline) -> list[SeenFile]:
-    """In which snapshots each file is; those of instants that are not completed are in none."""
+    """Returns for each file the snapshots that have it; files of instants that are not completed are in none."""
     replaced = replaced_groups(timeline)
     groups = defaultdict[GroupId, list[tuple[HudiFile, str]]](list)
     for file in files:
@@ -132,7 +133,7 @@ def see_files(files: Iterable[HudiFile], timeline: HudiTimeline) -> list[SeenFil
 
 
 def replaced_groups(timeline: HudiTimeline) -> dict[GroupId, str]:
-    """File groups that were taken out whole -> when."""
+    """File groups that were replaced -> when."""
     gone: dict[GroupId, str] = {}
     for instant in timeline.snapshots:
         if instant.action == "replacecommit":
@@ -143,7 +144,7 @@ def replaced_groups(timeline: HudiTimeline) -> dict[GroupId, str]:
 
 
 def merge_order(files: Iterable[SeenFile]) -> list[HudiFile]:
-    """Of one file group: base file first, then log files in the order in which they count."""
+    """Orders the files of one file group: base file first, then log files in merge order."""
     return [s.file for s in sorted(files, key=lambda s: (s.file.is_log, s.since, s.file.log_version))]
 
 
@@ -156,7 +157,8 @@ def log_name(file_id: str, number: int, instant: str, version: int) -> str:
 
 
 def new_file_id(bucket: int, round_id: RoundId, number: int, *, is_pk: bool) -> str:
-    """Begins with the bucket's number, as Hudi's bucket index has it; rounds never use one again."""
+    """Returns a new file id, which begins with the bucket's number, as in Hudi's bucket index; rounds never reuse
+    one."""
     unique = round_id.replace("-", "").rjust(32, "0")[-32:]
     if not is_pk:
         return f"{bucket:08d}-lw{unique}-{number}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Hudi table's folder: its properties, its timeline, its data files, and what we keep beside them."""
+"""One Hudi table's folder: its properties, its timeline, its data files, and our own files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ WAIT_S = 60.0
 
 
 def hudi_lock(root: str) -> str:
-    """Where `FileSystemBasedLockProvider` has it unless it is told otherwise."""
+    """Path of the lock file, as in `FileSystemBasedLockProvider` by default."""
     return os.path.join(root, FOLDER, "lock")
 
 
 @contextmanager
 def locked(root: str, table: str, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Raises `LakeUnavailable` when somebody else has it for too long."""
+    """Takes the lock. Raises `LakeUnavailable` if another writer has it for too long."""
     folder = os.path.join(root, FOLDER, OWN_FOLDER)
     os.makedirs(folder, exist_ok=True)
     deadline = time.monotonic() + wait_s
@@ -62,7 +62,7 @@ def _flock(handle: int, path: str, table: str, deadline: float) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            reason = f"{_holder(path)} of Lakeward is changing it; if that one was stopped, let it go on, or end it"
+            reason = f"{_holder(path)} of Lakeward is changing it; if that process is suspended, resume it, or end it"
             _wait(table, deadline, reason)
 
 
@@ -73,7 +73,7 @@ def _take(path: str, table: str, deadline: float) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(path)
         else:
-            _wait(table, deadline, f"another engine holds {path}; remove that file if no writer is at work any more")
+            _wait(table, deadline, f"another engine holds {path}; remove that file if no writer is running")
 
 
 def _is_ours(path: str) -> bool:
@@ -86,7 +86,7 @@ def _holder(path: str) -> str:
 
 
 def _told(path: str) -> dict[str, object]:
-    """What a lock file says; nothing where it is gone, or not spelled as ours are."""
+    """Reads a lock file; empty if it does not exist, or is not in our form."""
     try:
         with open(path, "rb") as source:
             told = json.loads(source.read(4096))
@@ -102,7 +102,7 @@ def _wait(table: str, deadline: float, reason: str) -> None:
 
 
 class HudiTable:
-    """`name` is the table's, for messages. Nothing is kept: each call reads the folder."""
+    """One table. `name`: the table's, for messages. Nothing is cached: each call reads the folder."""
 
     def __init__(self, files: TableFiles, root: str, name: str) -> None:
         self.files, self.root, self.name = files, root, name
@@ -120,7 +120,7 @@ class HudiTable:
         return os.path.join(self.root, FOLDER, OWN_FOLDER)
 
     def staging(self, round_id: RoundId | str) -> str:
-        """Where a round's files lie until they are committed. No engine looks there."""
+        """Returns the folder of a round's staged files, which engines ignore."""
         return os.path.join(self.own_folder, "rounds", str(round_id))
 
     def exists(self) -> bool:
@@ -136,7 +136,7 @@ class HudiTable:
         return parse_properties(text)
 
     def load_columns(self, properties: Mapping[str, str]) -> tuple[Column, ...]:
-        """The user's. Raises `LakeTampered`."""
+        """Returns the user's columns. Raises `LakeTampered`."""
         try:
             return decode_columns(properties[COLUMNS_KEY])
         except (KeyError, ValueError) as error:
@@ -153,7 +153,7 @@ class HudiTable:
         return locked(self.root, self.name)
 
     def change_properties(self, change: Callable[[dict[str, str]], Mapping[str, str]]) -> bool:
-        """Under the lock; false where nothing was to change."""
+        """Called under the lock; false if there was nothing to change."""
         with self.lock():
             have = self.load_properties()
             wanted = dict(change(dict(have)))
@@ -163,16 +163,16 @@ class HudiTable:
             return True
 
     def drop_metadata_table(self) -> None:
-        """Called under the lock. Hudi's writers keep a table of files and statistics beside the table, and its readers
-        believe it. Ours do without: as a writer of Hudi's with `hoodie.metadata.enable=false` does, it is switched
-        off, and made anew by whoever wants it."""
+        """Called under the lock. Switches Hudi's metadata table off, as Hudi's own writers do with
+        `hoodie.metadata.enable=false`. Its writers maintain files and statistics there that its readers trust, and our
+        commits do not update it. Another engine may build it again."""
         properties = self.load_properties()
         if any(properties.get(key) for key in METADATA_KEYS):
             self._put_properties({k: v for k, v in properties.items() if k not in METADATA_KEYS})
         _remove_tree(os.path.join(self.root, FOLDER, "metadata"))
 
     def load_own(self, name: str) -> Any:
-        """A small file of ours, as JSON; None where it is not."""
+        """Reads a small JSON file of Lakeward; None if it does not exist."""
         with lake_errors(self.name, f"read {name} of"):
             text = self.files.read(os.path.join(self.own_folder, name))
         try:
@@ -184,25 +184,27 @@ class HudiTable:
         self.files.put(os.path.join(self.own_folder, name), json.dumps(body))
 
     def expired(self) -> set[str]:
-        """Snapshots that are no longer shown, though the timeline has them still."""
+        """Snapshots that expired, though the timeline still has them."""
         return set(self.load_own("expired") or ())
 
     def forget(self, snapshots: Iterable[str], timeline: HudiTimeline) -> None:
-        """Called under the lock. Those that left the timeline meanwhile need not be told any more."""
+        """Called under the lock. Adds expired snapshots, and removes those that left the timeline meanwhile."""
         known = {i.requested for i in timeline.snapshots}
         self.put_own("expired", sorted((self.expired() | set(snapshots)) & known))
 
     def archive(self, instants: Sequence[HudiInstant]) -> None:
-        """Called under the lock: takes instants out of the timeline, which then begins after them. A crash in the
-        middle leaves some in both places, which does no harm."""
+        """Called under the lock: archives instants, so that the timeline begins after them. A crash in the middle
+        leaves some in both places, which does no harm."""
         bodies = [self.files.read_bytes(os.path.join(self.timeline_folder, i.name)) or b"" for i in instants]
-        kept = [ArchivedInstant(i.requested, i.completed, i.action, b) for i, b in zip(instants, bodies, strict=True)]
-        archive(self.files, os.path.join(self.timeline_folder, HISTORY), kept)
+        entries = [
+            ArchivedInstant(i.requested, i.completed, i.action, b) for i, b in zip(instants, bodies, strict=True)
+        ]
+        archive(self.files, os.path.join(self.timeline_folder, HISTORY), entries)
         names = self.files.names(self.timeline_folder)
         for instant in instants:
-            own = [n for n in names if n.startswith((f"{instant.requested}.", f"{instant.requested}_"))]
-            # the completed one last: without it the others would be a commit that failed
-            for name in sorted(own, key=lambda n: n == instant.name):
+            instant_files = [n for n in names if n.startswith((f"{instant.requested}.", f"{instant.requested}_"))]
+            # the completed file last: without it the others would look like a failed commit
+            for name in sorted(instant_files, key=lambda n: n == instant.name):
                 self.files.delete(os.path.join(self.timeline_folder, name))
                 self.files.delete(os.path.join(self.timeline_folder, f".{name}.crc"))
 
@@ -211,7 +213,8 @@ class HudiTable:
 
 
 def _remove_tree(folder: str) -> None:
-    """Renamed first: half of it is never seen. What a process that died left of one is taken with it."""
+    """Deletes a folder. It is renamed first, so that no reader sees a part of it. Also deletes renamed folders of
+    processes that died."""
     aside = f"{folder}.lakeward-removed"
     shutil.rmtree(aside, ignore_errors=True)
     with suppress(FileNotFoundError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's timeline as its folder shows it: instants that are completed, in that order, and those that are not."""
+"""A table's timeline in its folder: completed instants in that order, and those not completed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CACHED = 4096
 
 @dataclass(frozen=True, order=True)
 class HudiInstant:
-    """Ordered by the time at which it was completed."""
+    """A completed instant; instants are ordered by completion time."""
 
     completed: str
     requested: str
@@ -53,7 +53,7 @@ class HudiInstant:
 
 @dataclass(frozen=True)
 class InstantMetadata:
-    """What a completed instant says. `keys`: its extra metadata, without the schema."""
+    """Contents of a completed instant. `keys`: its extra metadata, without the schema."""
 
     operation: str
     stats: Sequence[Mapping[str, Any]]
@@ -64,7 +64,7 @@ class InstantMetadata:
 
 @dataclass(frozen=True)
 class HudiTimeline:
-    """As it was when it was listed."""
+    """A timeline as listed at one time."""
 
     files: TableFiles
     folder: str
@@ -73,7 +73,7 @@ class HudiTimeline:
     """Completed, of every action, oldest first."""
 
     pending: Mapping[str, frozenset[str]]
-    """Names of files by requested time, of instants that are not completed."""
+    """Names of files of instants that are not completed, by requested time."""
 
     @classmethod
     def load(cls, files: TableFiles, folder: str, table: str) -> HudiTimeline:
@@ -99,7 +99,7 @@ class HudiTimeline:
 
     @cached_property
     def start(self) -> str | None:
-        """Instants before it were archived, by whoever did it: they were completed."""
+        """The oldest instant; earlier ones were archived by some engine, and had been completed."""
         return min((*(i.requested for i in self.snapshots), *self.pending), default=None)
 
     @cached_property
@@ -107,7 +107,7 @@ class HudiTimeline:
         return {i.requested: i.completed for i in self.snapshots}
 
     def completion_of(self, requested: str) -> str | None:
-        """None: it is not completed, so nobody sees its files."""
+        """None: it is not completed, so readers do not see its files."""
         done = self._completions.get(requested)
         if done is None and self.start is not None and requested < self.start:
             return self._archived.get(requested, requested)
@@ -130,7 +130,7 @@ class HudiTimeline:
         return next((i for i in self.snapshots if i.requested == requested), None)
 
     def before(self, instant: HudiInstant) -> HudiInstant | None:
-        """The snapshot before it."""
+        """Returns the snapshot before it."""
         at = bisect_left(self.snapshots, instant)
         return self.snapshots[at - 1] if at else None
 
@@ -144,7 +144,7 @@ class HudiTimeline:
         return SnapshotGone(table=self.table, snapshot=str(snapshot_id), advice="read again from the newest one")
 
     def metadata(self, instant: HudiInstant) -> InstantMetadata:
-        """Of one that was archived since the timeline was listed, nothing. Raises `LakeTampered`."""
+        """Reads an instant; empty if it was archived since the timeline was listed. Raises `LakeTampered`."""
         path = os.path.join(self.folder, instant.name)
         try:
             return _load_metadata(self.files, path)
@@ -160,7 +160,7 @@ class HudiTimeline:
 
 @lru_cache(_CACHED)
 def _load_metadata(files: TableFiles, path: str) -> InstantMetadata:
-    """A completed instant's file never changes, and its name is used once."""
+    """Cached contents: a completed instant's file never changes, and its name is used once."""
     data = files.read_bytes(path)
     if data is None:
         raise FileNotFoundError(path)
@@ -180,7 +180,7 @@ def _load_metadata(files: TableFiles, path: str) -> InstantMetadata:
 
 
 def new_instant(after: str = "") -> str:
-    """A time that nobody before `after` has: milliseconds in UTC, as the table's property says."""
+    """Returns a time later than `after`: milliseconds in UTC, as in the table's property."""
     now = to_instant(time.time_ns() // 1_000_000)
     return now if now > after else to_instant(to_ms(after) + 1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log files of a merge-on-read table: blocks of rows (Parquet, or Avro where others wrote them) and of deleted keys."""
+"""Log files of a merge-on-read table: blocks of rows (Parquet, or Avro from other engines) and of deleted keys."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from lakeward.model import BooleanType, DataType, DateType, TimeType
 _MAGIC = b"#HUDI#"
 _FORMAT = 1
 COMMAND, DELETES, CORRUPT, AVRO_ROWS, HFILE_ROWS, PARQUET_ROWS, CDC_ROWS = range(7)
-"""Kinds of blocks, by Hudi's numbers."""
+"""Block types, with Hudi's numbers."""
 
 INSTANT_KEY, SCHEMA_KEY = 0, 2
-"""Of a block's header."""
+"""Keys in a block's header."""
 
 LOG_FILE_BYTES = 2 << 30
-"""Of a file: Hudi begins another at 1 GB. What is longer is cut off here, in the middle of a block."""
+"""The most bytes read of a file: Hudi begins another at 1 GB. A longer file is cut off in the middle of a block."""
 
 _DELETE_VERSION = 3
 _NO_ORDER = b"\x04\x00"
-"""The ordering value of a delete where the newest commit wins: an int wrapper with 0."""
+"""The ordering value of a delete if the newest commit wins: an int wrapper with 0."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class LogBlock:
 
     @property
     def row_count(self) -> int:
-        """Without decoding them."""
+        """Counts rows without decoding them."""
         if self.kind == PARQUET_ROWS:
             return int(pq.ParquetFile(pa.BufferReader(self.content)).metadata.num_rows)
         if self.kind == AVRO_ROWS:
@@ -55,7 +55,7 @@ class LogBlock:
         return 0
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Of a block of rows. Raises `ValueError` for a form that is not read here."""
+        """Decodes a block of rows. Raises `ValueError` for an unsupported form."""
         if self.kind == PARQUET_ROWS:
             file = pq.ParquetFile(pa.BufferReader(self.content))
             there = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
@@ -65,7 +65,7 @@ class LogBlock:
         raise ValueError(f"its log has a block of kind {self.kind}")
 
     def deleted_keys(self) -> list[str]:
-        """Of a block of deletes."""
+        """Decodes the keys in a block of deletes."""
         version, size = struct.unpack_from(">ii", self.content)
         if version != _DELETE_VERSION:
             raise ValueError(f"its log has deletes of version {version}")
@@ -81,7 +81,7 @@ def encode_block(kind: int, instant: str, schema: str, content: bytes) -> bytes:
 
 
 def encode_deletes(keys: Sequence[str], partition: str) -> bytes:
-    """The content of a block of deletes."""
+    """Encodes a block of deletes."""
     place = b"\x02" + _long(len(partition.encode())) + partition.encode() + _NO_ORDER
     records = bytearray(_long(len(keys)))
     for key in keys:
@@ -92,7 +92,7 @@ def encode_deletes(keys: Sequence[str], partition: str) -> bytes:
 
 
 def read_blocks(data: bytes) -> Iterator[LogBlock]:
-    """Raises `ValueError` for a file that is cut off or no log file."""
+    """Reads blocks. Raises `ValueError` for an incomplete file, or one that is not a log file."""
     at = 0
     try:
         while at < len(data):
@@ -141,7 +141,7 @@ def _long(value: int) -> bytes:
 
 
 def _avro_rows(content: bytes, schema: dict[str, Any], columns: Sequence[str] | None) -> pa.Table:
-    """Row by row: only others write such blocks."""
+    """Decodes row by row: only other engines write such blocks."""
     from lakeward.lake.hudi.meta.columns import from_avro_record
 
     _, count = struct.unpack_from(">ii", content)
@@ -209,8 +209,8 @@ _NULL, _EMPTY = "__null__", "__empty__"
 
 
 def record_keys(rows: pa.Table, names: Sequence[str], types: Sequence[DataType | None], *, is_named: bool) -> pa.Array:
-    """As Hudi's key generators spell them: one field's value alone, or `name:value` of each. A type is None for a
-    column of ours, which is a number."""
+    """Spells record keys as Hudi's key generators do: one field's value alone, or `name:value` of each. A type is None
+    for a system column, which is a number."""
     parts = []
     for name, kind in zip(names, types, strict=True):
         text = _texts(name, rows.column(name).combine_chunks(), kind)
@@ -241,7 +241,8 @@ def _texts(name: str, values: pa.Array, kind: DataType | None) -> pa.Array:
 def meta_columns(
     keys: pa.Array, *, instant: str, partition: str, file_name: str, number: int, start: int
 ) -> list[pa.Array]:
-    """In their order. `number` and `start` make the sequence number: of the file in its commit, of the first row."""
+    """Adds Hudi's columns. `number` and `start` make the sequence number: of the file in its commit, of the first
+    row."""
     count = len(keys)
     rows = pa.array(np.arange(start, start + count, dtype=np.int64)).cast(pa.string())
     sequence = pc.binary_join_element_wise(f"{instant}_{number}_", rows, "")

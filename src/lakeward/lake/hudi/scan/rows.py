@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of file groups: base files as they are, log files merged over them by key, where the newest commit counts."""
+"""Rows of file groups: base files, with log files merged by key; the newest commit counts."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class BaseFileFacts:
 
 @dataclass(frozen=True)
 class MergedLogs:
-    """What the log files of a group say: the newest rows, and every key that they say anything of."""
+    """Merged log files of a group: the newest rows, and every key that they write or delete."""
 
     rows: pa.Table
     keys: pa.Array
 
 
 class HudiRows:
-    """`schema` is that of rows as they leave here."""
+    """Reads rows of one table. `schema`: schema of the returned rows."""
 
     def __init__(self, files: TableFiles, table: str, schema: pa.Schema) -> None:
         self._files, self._table, self._schema = files, table, schema
@@ -53,7 +53,7 @@ class HudiRows:
         return list(self._schema.names)
 
     def live(self, group: Sequence[HudiFile], names: Sequence[str]) -> Iterator[pa.Table]:
-        """Of one file group, in the order of `merge_order`: its base file's rows, then those of its log files."""
+        """Reads one file group, in the order of `merge_order`: its base file's rows, then those of its log files."""
         logs = self.merge([f for f in group if f.is_log], names)
         for file in group:
             if not file.is_log:
@@ -64,25 +64,25 @@ class HudiRows:
             yield self.fit(logs.rows, names)
 
     def merge(self, logs: Sequence[HudiFile], names: Sequence[str]) -> MergedLogs | None:
-        """None without log files. Of a key the last word counts."""
+        """Merges log files; None without any. The last change of a key counts."""
         if not logs:
             return None
-        wanted = [*dict.fromkeys((*names, RECORD_KEY))]
+        read_columns = [*dict.fromkeys((*names, RECORD_KEY))]
         tables, keys = list[pa.Table](), list[pa.Array]()
-        for rows, said in self._blocks(logs, wanted):
-            keys.append(said)
+        for rows, block_keys in self._blocks(logs, read_columns):
+            keys.append(block_keys)
             tables.append(rows)
         every = pa.concat_arrays(keys) if keys else pa.array([], pa.string())
         unique, last = _last(every)
         chosen, first = [], 0
-        for table, said in zip(tables, keys, strict=True):
-            stop = first + len(said)
+        for table, block_keys in zip(tables, keys, strict=True):
+            stop = first + len(block_keys)
             if table is not None:
                 at = last[(last >= first) & (last < stop)] - first
                 chosen.append(table.take(pa.array(np.sort(at))))
             first = stop
-        whole = pa.concat_tables(chosen, promote_options="permissive") if chosen else pa.table({})
-        return MergedLogs(whole, unique)
+        newest_rows = pa.concat_tables(chosen, promote_options="permissive") if chosen else pa.table({})
+        return MergedLogs(newest_rows, unique)
 
     def _blocks(self, logs: Sequence[HudiFile], names: Sequence[str]) -> Iterator[tuple[pa.Table | None, pa.Array]]:
         for file in logs:
@@ -108,11 +108,11 @@ class HudiRows:
             parquet = pq.ParquetFile(source)
             there = [n for n in wanted if n in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
-                # without a column, a batch still has its rows
+                # a batch without columns still has rows
                 yield pa.Table.from_batches([batch]) if there else _bare(batch.num_rows)
 
     def fit(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
-        """A column that was added since is null."""
+        """Fits a batch to the schema; columns added since are null."""
         fields = [self._schema.field(n) for n in names]
         arrays = []
         for field in fields:
@@ -136,21 +136,22 @@ def by_group(files: Iterable[HudiFile]) -> dict[GroupId, list[HudiFile]]:
 
 @lru_cache(_CACHED)
 def _facts(files: TableFiles, path: str, size: int) -> BaseFileFacts:
-    """From the footer of a base file, which never changes."""
+    """Facts in the footer of a base file, which never changes."""
     with files.open_input(path) as source:
         return _footer_facts(pq.ParquetFile(source).metadata)
 
 
 @lru_cache(_CACHED)
 def _log_bounds(files: TableFiles, path: str, size: int) -> OffsetRange | None:
-    """Of the rows in a log file's blocks; one that has none deletes only, and may stand anywhere."""
+    """Offset bounds of the rows in a log file's blocks; a file without rows only deletes, and may be in any
+    position."""
     bounds: list[OffsetRange] = []
     for block in read_blocks(files.read_bytes(path, LOG_FILE_BYTES) or b""):
         if block.kind == PARQUET_ROWS:
-            found = _footer_facts(pq.ParquetFile(pa.BufferReader(block.content)).metadata).offsets
-            if found is None:
+            offsets = _footer_facts(pq.ParquetFile(pa.BufferReader(block.content)).metadata).offsets
+            if offsets is None:
                 return None
-            bounds.append(found)
+            bounds.append(offsets)
         elif block.kind not in (DELETES, COMMAND):
             return None
     if not bounds:
@@ -159,7 +160,7 @@ def _log_bounds(files: TableFiles, path: str, size: int) -> OffsetRange | None:
 
 
 def log_bounds(files: TableFiles, file: HudiFile, table: str) -> OffsetRange | None:
-    """None: not known."""
+    """None: unknown."""
     try:
         with lake_errors(table, "read a log file of"):
             return _log_bounds(files, file.path, file.size_bytes)
@@ -192,13 +193,13 @@ def _bare(count: int) -> pa.Table:
 
 
 def _untold(rows: pa.Table, keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows have none of these keys."""
+    """Marks the rows with none of these keys."""
     told = pc.is_in(rows.column(RECORD_KEY), value_set=keys)
     return ~np.asarray(told.to_numpy(), np.bool_)
 
 
 def _last(keys: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-    """Each key once, and where it was told last."""
+    """Returns each key once, with the position of its last occurrence."""
     encoded = keys.dictionary_encode()
     numbers = encoded.indices.to_numpy(zero_copy_only=False)
     _, first = np.unique(numbers[::-1], return_index=True)
@@ -206,7 +207,7 @@ def _last(keys: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Others' maps and lists name their parts otherwise."""
+    """Renames parts of maps and lists, which other engines name differently."""
     try:
         return cast_values(column, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -33,7 +33,7 @@ from lakeward.model import TablePath
 
 
 class _Bounded:
-    """Of a catalog: by it the library reads schemas, which are text."""
+    """Storage of a catalog, through which the library reads schemas, which are text."""
 
     bounds: MetadataBounds
     plain: Any
@@ -51,10 +51,10 @@ class _Bounded:
 
 class _BoundedLocal(_Bounded, LocalFileIO):  # type: ignore[misc]
     def new_input_stream(self, path: str) -> Any:
-        """A pipe would be waited for without end."""
+        """Opens a regular file: reading a pipe could block."""
         file = self._to_file(path)
         if file.exists() and not stat.S_ISREG(os.stat(file).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         return super().new_input_stream(path)
 
 
@@ -66,7 +66,7 @@ _BOUNDED = {LocalFileIO: _BoundedLocal, PyArrowFileIO: _BoundedRemote}
 
 
 def bounded(file_io: Any, bounds: MetadataBounds) -> Any:
-    """The same storage with bounds; one of another kind as it is."""
+    """Returns the same storage with limits; another kind of storage unchanged."""
     kind = _BOUNDED.get(type(file_io))
     if kind is None:
         return file_io
@@ -76,19 +76,19 @@ def bounded(file_io: Any, bounds: MetadataBounds) -> Any:
 
 
 def with_plain_files(lake_table: Any) -> Any:
-    """Rows are read and written by the native library; later schemas are read with bounds still."""
+    """Rows are read and written by the native library; later schemas are read with limits too."""
     lake_table.file_io = getattr(lake_table.file_io, "plain", lake_table.file_io)
     return lake_table
 
 
 class BoundedManifests:
-    """Of one table, for those classes of the library that read manifests, their lists and index manifests."""
+    """Storage of one table, for the library's classes that read manifests, their lists and index manifests."""
 
     def __init__(self, lake_table: Any) -> None:
         self._files, self._storage = files_of(lake_table), lake_table.file_io
 
     def __getattr__(self, name: str) -> Any:
-        """What writes and deletes."""
+        """Returns the files for writing and deleting."""
         return getattr(self._storage, name)
 
     def new_input_stream(self, path: str) -> BytesIO:
@@ -109,7 +109,7 @@ _S3_KEYS = (
     ("secret-key", "s3.secret-key", "AWS_SECRET_ACCESS_KEY"),
     ("security-token", "s3.security-token", "AWS_SESSION_TOKEN"),
 )
-"""Name, our option, environment."""
+"""Name, our option, environment variable."""
 
 JDBC, REST = "jdbc", "rest"
 SERVED = ("filesystem", JDBC, REST)
@@ -121,11 +121,12 @@ _LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecr
 
 _NOT_ALLOWED = (DatabaseNoPermissionException, TableNoPermissionException)
 _OUTSIDE = (RuntimeError, ValueError, pa.ArrowException, RESTException, *_NOT_ALLOWED)
-"""Whatever a store answers, the native library tells as a ValueError."""
+"""The native library raises every answer of a store as a ValueError."""
 
 
 class PaimonConnection:
-    """Cheap to make; connects on first use. Tables are loaded anew each time: others may have changed them."""
+    """A connection. Cheap to create; connects on first use. Tables are loaded again each time, as other engines may
+    have changed them."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
@@ -141,14 +142,14 @@ class PaimonConnection:
             raise InvalidConfig(where=f"datalake.paimon.{_TOKENS}", reason=reason)
         named = options.get("warehouse", "")
         self.warehouse = named if self.kind == REST else parse_location("paimon", named)
-        """Of a REST catalog: a name that its server knows. It says where each table lies."""
+        """For a REST catalog a name that its server knows; the server returns the place of each table."""
 
         self._is_local = self.kind != REST and not self.warehouse.startswith("s3://")
 
     @contextmanager
     def catalog(self, table: str, what: str) -> Iterator[Any]:
-        """For one deed, whose errors are told as the lake's. A JDBC catalog is opened for each: pypaimon's has one
-        connection, which threads may not share, and whose reads stay in one transaction."""
+        """Opens the catalog for one operation and translates its errors into lake errors. A JDBC catalog is opened for
+        each: pypaimon's has one connection, which threads may not share, and whose reads stay in one transaction."""
         if self.kind != JDBC:
             with lake_errors(table, what):
                 yield self._folders
@@ -165,13 +166,13 @@ class PaimonConnection:
             catalog = CatalogFactory.create(self.catalog_options)
         except (ValueError, ImportError) as error:
             raise InvalidConfig(where=_URI if self.kind in _DATABASES else _WHERE, reason=str(error)) from error
-        if hasattr(catalog, "file_io"):  # a REST catalog's tables come with their own
+        if hasattr(catalog, "file_io"):  # tables of a REST catalog have their own
             catalog.file_io = bounded(catalog.file_io, MetadataBounds.parse(self.options))
         return catalog
 
     @property
     def catalog_options(self) -> dict[str, str]:
-        """Paimon's own, under the names that its libraries look for. Keys of S3 may come from the environment."""
+        """Returns Paimon's options under the names that its libraries expect. S3 keys may come from the environment."""
         options = {**self.options, "warehouse": self.warehouse}
         if self._is_local:
             return options
@@ -182,7 +183,7 @@ class PaimonConnection:
         return {**style, **both, **legacy, **options}
 
     def load(self, path: TablePath) -> Any:
-        """The table with its newest schema. Raises `LakeTableGone`, `LakeUnavailable`."""
+        """Loads the table with its newest schema. Raises `LakeTableGone`, `LakeUnavailable`."""
         table = self.find(path)
         if table is None and self._is_local:
             raise missing_table("paimon", LocalFiles(), self.warehouse, str(path))
@@ -191,7 +192,7 @@ class PaimonConnection:
         return table
 
     def find(self, path: TablePath) -> Any | None:
-        """None: it is not there. Raises `LakeUnavailable`."""
+        """Loads a table; None: it does not exist. Raises `LakeUnavailable`."""
         try:
             with self.catalog(str(path), "load") as catalog:
                 return with_plain_files(catalog.get_table(identifier(path)))
@@ -199,8 +200,8 @@ class PaimonConnection:
             return None
 
     def check_writable(self) -> None:
-        """Raises `InvalidConfig`: a warehouse that cannot be written to does not heal by itself. Where a REST catalog's
-        is nobody knows before there is a table."""
+        """Checks that the warehouse is writable. Raises `InvalidConfig`, which needs a person. The warehouse of a REST
+        catalog is unknown before there is a table."""
         if self.kind == REST:
             return
         Warehouse("paimon", self.warehouse, self.catalog_options).check()
@@ -211,7 +212,7 @@ def identifier(path: TablePath) -> str:
 
 
 def _is_of_database(error: Exception) -> bool:
-    """Every driver has its own, of the same names (PEP 249)."""
+    """Error classes of the driver; every driver has its own, with the same names (PEP 249)."""
     return not {"DatabaseError", "InterfaceError"}.isdisjoint(c.__name__ for c in type(error).__mro__)
 
 

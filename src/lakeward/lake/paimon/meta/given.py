@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paimon's table options as users name them: which there are, and the values that rounds and compactions go by. Values
-of others pass as they are: the lake table keeps them for whoever reads them.
+"""Checks Paimon table options that users set: unknown ones, and values that rounds and compactions depend on. Values of
+other options pass unchanged: the lake table stores them for other readers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VALUES = {
     "num-levels": NUMBER,
     "num-sorted-run.compaction-trigger": NUMBER,
 }
-"""Of options that are text to Paimon's library: what its writers, and compactions of ours, both take."""
+"""Allowed values of text options: those that Paimon's writers and our compactions both support."""
 
 
 _JAVA = (
@@ -88,20 +88,20 @@ _JAVA = (
     "zorder.",
     "fluss.",
 )
-"""How names of options begin that only Paimon's Java libraries have."""
+"""Prefixes of options that only Paimon's Java libraries have."""
 
 _CODE_OR_CACHE = re.compile(r"(.*[.-])?(class|callbacks?|impl|loader|local-cache)([.-].*)?")
-"""Names of code that a Java engine would load, and of folders on the machine of whoever reads."""
+"""Options that name code for a Java engine to load, or folders on a reader's machine."""
 
 _NOTE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-"""One plain word is a note for people."""
+"""A plain word is a note for people."""
 
 
 FIXED_OPTIONS: frozenset[str] = CoreOptions.IMMUTABLE_OPTIONS
 
 
 def check_given(path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
-    """Raises `InvalidTable`."""
+    """Checks the options. Raises `InvalidTable`."""
     for key in (k for k in said if k.startswith(LAKE_PREFIX) and k in properties):
         name, value = lake_key(key), properties[key]
         _check_name(path, key, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's snapshots as they are kept in its folder, our mark on the newest, and what they say of our rounds."""
+"""A table's snapshot files, our mark on the newest, and the properties of our rounds in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OPERATIONS = {"APPEND": "append", "COMPACT": "replace", "OVERWRITE": "overwrite
 
 @dataclass(frozen=True)
 class PaimonSnapshot:
-    """One snapshot file: Paimon's JSON, kept as it is."""
+    """One snapshot file: Paimon's JSON, unchanged."""
 
     body: Mapping[str, Any]
 
@@ -55,8 +55,8 @@ class PaimonSnapshot:
 
     @property
     def summary(self) -> Mapping[str, str]:
-        """The properties, with the commit user where it is a tiering job's, of Fluss or ours, and the rows that an
-        append added, under Iceberg's name. Paimon's snapshots do not say files or bytes."""
+        """Returns the properties, with the commit user if it is a tiering job's, of Fluss or ours, and the rows that an
+        append added, under Iceberg's name. Paimon's snapshots have no numbers of files or bytes."""
         facts = {COMMIT_USER_KEY: COMMIT_USER} if self.is_ours else {}
         if self.body.get("commitKind") == "APPEND" and "deltaRecordCount" in self.body:
             facts["added-records"] = str(self.body["deltaRecordCount"])
@@ -64,40 +64,40 @@ class PaimonSnapshot:
 
     @property
     def is_ours(self) -> bool:
-        """Did a round write it, ours or one of Fluss's own job? A compaction of others need not say offsets."""
+        """Whether a round wrote it, ours or one of Fluss's own job. Foreign compactions need not record offsets."""
         is_round = self.body.get("commitUser") == COMMIT_USER and self.body["commitKind"] != "COMPACT"
         return is_round or OFFSETS_KEY in self.properties
 
     @property
     def owner(self) -> TableId | None:
-        """The table id that it says; a Fluss job's is in the path of its offsets."""
+        """Returns its table id; a Fluss job's is in the path of its offsets."""
         found = self.properties.get(TABLE_ID_KEY) or table_id_in(self.properties.get(OFFSETS_KEY, ""))
         return None if found is None else TableId(found)
 
     @property
     def is_rewrite(self) -> bool:
-        """Of ours: it copies what the round before it says of itself."""
+        """Whether it is our rewrite, which copies the properties of the round before it."""
         return REWRITE_KEY in self.properties
 
     @property
     def operation(self) -> str:
-        """In the plug point's words."""
+        """Returns its operation in the plug point's words."""
         return _OPERATIONS.get(self.body["commitKind"], "append")
 
     @property
     def lists(self) -> tuple[str, ...]:
-        """Names of its manifest lists."""
+        """Returns the names of its manifest lists."""
         keys = ("baseManifestList", "deltaManifestList", "changelogManifestList")
         return tuple(self.body[k] for k in keys if self.body.get(k))
 
     def is_same(self, other: PaimonSnapshot) -> bool:
-        """A number is used again after a rollback; a manifest list's name is not."""
+        """Identifies the snapshot: a number is used again after a rollback, the name of a manifest list is not."""
         return (self.number, self.lists) == (other.number, other.lists)
 
 
 @dataclass(frozen=True)
 class PaimonHistory:
-    """As it was when it was loaded: the numbers there were. Snapshots are read when they are asked for."""
+    """History as loaded: the numbers at that time. Snapshots are read when they are needed."""
 
     files: AllowedFiles
     folder: str
@@ -130,8 +130,9 @@ class PaimonHistory:
 
     @cached_property
     def mark(self) -> PaimonSnapshot | None:
-        """Our newest snapshot, as its commit left it. Our tag is the same, and keeps its files from others' expiry; but
-        a rollback takes tags along. Of a broken file the tag says the same, until the next commit writes both."""
+        """Returns our newest snapshot, as its commit wrote it. Our tag is the same, and protects its files from other
+        engines' expiry; but a rollback removes tags. If the file is broken, the tag replaces it until the next commit
+        writes both."""
         for path in (mark_path(self.folder), self._tag_path):
             if (copy := self._find_copy(path)) is not None:
                 return copy
@@ -139,7 +140,7 @@ class PaimonHistory:
 
     @cached_property
     def kept(self) -> Mapping[int, PaimonSnapshot]:
-        """What expiry left of others: snapshots that a tag or our mark still has, by number."""
+        """Returns expired snapshots that a tag or our mark still has, by number."""
         named = [*self.tags(), *([] if self.mark is None else [self.mark])]
         return {s.number: s for s in named if s.number not in self.numbers and self.is_behind(s)}
 
@@ -156,11 +157,11 @@ class PaimonHistory:
         return snapshot
 
     def retained(self) -> list[PaimonSnapshot]:
-        """Oldest first."""
+        """Returns snapshots, oldest first."""
         return sorted({**self.kept, **{s.number: s for s in self.newest_first()}}.values(), key=lambda s: s.number)
 
     def newest_first(self, from_number: int | None = None) -> Iterator[PaimonSnapshot]:
-        """A snapshot (default: the head) and those before it; the tagged one too where expiry left only the tag."""
+        """Yields a snapshot (default: the head) and those before it; also the tagged one if only the tag is left."""
         numbers = {n for n in self.numbers if from_number is None or n <= from_number}
         mark = self.mark
         if mark is not None and mark.number not in numbers and (not numbers or max(numbers) > mark.number):
@@ -174,7 +175,8 @@ class PaimonHistory:
         return next((s for s in self.newest_first(from_number) if s.is_ours), None)
 
     def number_at(self, made_at_ms: int | None) -> int:
-        """Of the first snapshot since then: a file that was made at that time is in it or in one soon after."""
+        """Returns the number of the first snapshot since then: a file created at that time is in it or in one soon
+        after."""
 
         def is_since(number: int) -> bool:
             snapshot = self.find(number)
@@ -184,7 +186,7 @@ class PaimonHistory:
         return self.numbers[min(at, len(self.numbers) - 1)] if self.numbers else 0
 
     def tags(self) -> list[PaimonSnapshot]:
-        """Every tag, ours and others'."""
+        """Returns every tag, ours and foreign ones."""
         folder = os.path.dirname(self._tag_path)
         paths = [os.path.join(folder, n) for n in self.files.names(folder) if n.startswith("tag-")]
         found = (self._find_copy(p) if p == self._tag_path else self._load(p) for p in paths)
@@ -192,18 +194,18 @@ class PaimonHistory:
 
     @property
     def owner(self) -> TableId | None:
-        """The table id that our newest snapshot carries."""
+        """Returns the table id in our newest snapshot."""
         return next((s.owner for s in self.newest_first() if s.owner is not None), None)
 
     def is_behind(self, mark: PaimonSnapshot) -> bool:
-        """Is it an ancestor of the head, or the head itself, as far as the retained snapshots tell?"""
+        """Whether it is the head or one of its ancestors, as far as the retained snapshots show."""
         if not self.numbers or self.numbers[-1] < mark.number:
             return False
         there = self.find(mark.number)
         return there is None or there.is_same(mark)
 
     def offsets(self, snapshot_id: SnapshotId, properties: Mapping[str, str]) -> OffsetMap:
-        """Of a round, ours or one of Fluss's own job. Raises `LakeTampered`."""
+        """Returns the offsets of a round, ours or one of Fluss's own job. Raises `LakeTampered`."""
         text = properties.get(OWN_OFFSETS_KEY, properties.get(OFFSETS_KEY, ""))
         try:
             body = json.loads(text if text.startswith("{") else self._read_offsets(text))
@@ -212,7 +214,7 @@ class PaimonHistory:
             raise LakeTampered(table=self.table, snapshot=snapshot_id, what=OFFSETS_KEY, reason=str(error)) from error
 
     def _read_offsets(self, path: str) -> str:
-        """Of a Fluss job: in Fluss's own storage, which is a folder or where the lake is."""
+        """Reads the offsets of a Fluss job from Fluss's own storage, which is a folder or with the lake."""
         text = self.files.read_offsets_of_fluss(path.removeprefix("file:")) if path else None
         if text is None:
             raise ValueError(f"there is no file {path}" if path else "the snapshot says none")
@@ -223,8 +225,8 @@ class PaimonHistory:
         return tag_path(self.folder, TAG)
 
     def _find_copy(self, path: str) -> PaimonSnapshot | None:
-        """Of our newest snapshot; None where there is none, or a broken one that the snapshots make up for. Raises
-        `LakeTampered` where no snapshot of ours is left that would."""
+        """Reads the mark of our newest snapshot; None without one, or for a broken one that a snapshot replaces. Raises
+        `LakeTampered` if none of our snapshots is left that could."""
         try:
             text = self.files.read(path)
             return None if text is None else PaimonSnapshot(dict(json.loads(text)))
@@ -244,7 +246,7 @@ class PaimonHistory:
 
 
 def is_managed(lake_table: Any) -> bool:
-    """Does its catalog take commits, and keep its schema?"""
+    """Whether its catalog accepts commits, and stores its schema."""
     return bool(lake_table.catalog_environment.supports_version_management)
 
 
@@ -253,7 +255,7 @@ def table_folder(lake_table: Any) -> str:
 
 
 def snapshot_numbers(files: TableFiles, folder: str) -> tuple[int, ...]:
-    """Ascending. By listing: the hint `LATEST` may lag."""
+    """Lists snapshot numbers, ascending, not by the hint `LATEST`, which may be outdated."""
     names = files.names(os.path.join(folder, "snapshot"))
     return tuple(sorted(int(m[1]) for m in map(_NAME.match, names) if m))
 
@@ -267,5 +269,5 @@ def tag_path(folder: str, name: str) -> str:
 
 
 def mark_path(folder: str) -> str:
-    """In a folder that Paimon's own upkeep does not look into."""
+    """Returns the mark's path, in a folder that Paimon's own upkeep ignores."""
     return os.path.join(folder, "_lakeward", "newest")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intents as small files beside our mark, one per round: the Fluss setting has no database of ours."""
+"""Stores intents as small files next to our mark, one per round: Fluss keeps no intents."""
 
 from __future__ import annotations
 
@@ -34,21 +34,20 @@ class PaimonIntentStore(IntentStore):
                 history.files.put(_path(history, round_id), _text(replace(intent, state=IntentState.ABANDONED)))
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
-        """One whose round is in the lake counts as committed: whoever recorded it may have died before it could say
-        so.
-        """
+        """Lists intents. An intent whose round is in the lake counts as committed: its writer may have died before it
+        recorded that."""
         history = self._history()
         landed = {s.properties.get(ROUND_KEY) for s in history.newest_first()}
         with lake_errors(history.table, "list intents of"):
             folder = os.path.dirname(mark_path(history.folder))
             names = [n for n in history.files.names(folder) if n.startswith(_PREFIX)]
-            found = [i for i in (_read(history, os.path.join(folder, n)) for n in names) if i is not None]
-        known = [
+            intents = [i for i in (_read(history, os.path.join(folder, n)) for n in names) if i is not None]
+        updated = [
             replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i
-            for i in found
+            for i in intents
             if i.table_id == table_id
         ]
-        return sorted(known, key=lambda i: i.recorded_at_ms)
+        return sorted(updated, key=lambda i: i.recorded_at_ms)
 
     def forget(self, round_id: RoundId) -> None:
         history = self._history()

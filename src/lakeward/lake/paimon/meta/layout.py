@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of our files, and the two layouts of a lake table: with the system columns, or *clean*, with the user's columns
-alone, as Fluss makes them from 1.0 on.
+alone, as Fluss creates them since 1.0.
 
-Each name says its round after its kind: `data-lw-ROUND-...`, `manifest-list-lw-ROUND-...`. A clean log table's file of
-ours says its bucket in its name, `data-lw-ROUND-bNUMBER-...`, and its first and last offset as the sequence numbers of
-its manifest entry. Paimon itself counts the rows of a bucket so, from 0 on: a writer after us continues with the next
-offset. Rows of a clean PK table have no offsets: of a key the highest sequence number counts.
+Each name has its round after its kind: `data-lw-ROUND-...`, `manifest-list-lw-ROUND-...`. Our file of a clean log table
+has its bucket in its name, `data-lw-ROUND-bNUMBER-...`, and its first and last offset as the sequence numbers of its
+manifest entry. Paimon itself counts the rows of a bucket this way, from 0 on: a later writer continues with the next
+offset. Rows of a clean PK table have no offsets: the highest sequence number of a key counts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ def is_clean(lake_table: Any) -> bool:
 
 
 def data_prefix(lake_table: Any, round_id: RoundId, bucket: int | None) -> str:
-    """Of the names of data files that a round or a rewrite makes. None: a file that does not record its bucket."""
+    """Prefix of the names of data files that a round or a rewrite creates. None: the file does not record its
+    bucket."""
     prefix = name_of("data", round_id)
     is_addressed = is_clean(lake_table) and not lake_table.table_schema.primary_keys
     return f"{prefix}b{bucket}-" if is_addressed and bucket is not None else prefix
 
 
 def find_address(file: Any) -> tuple[int, OffsetRange] | None:
-    """Bucket and offsets of a clean log table's file; None where it is not ours."""
+    """Returns bucket and offsets of a clean log table's file; None if it is not ours."""
     named = _ADDRESS.search(file.file_name)
     if named is None:
         return None
@@ -42,7 +43,7 @@ MARK = "-lw-"
 
 
 def round_prefix(folder: str, round_id: RoundId) -> str:
-    """For an intent; `has_prefix` tells a file by it."""
+    """Returns the prefix for an intent; `has_prefix` recognises a file by it."""
     return f"{folder}/lw-{round_id}-"
 
 

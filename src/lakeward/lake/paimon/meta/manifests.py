@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What snapshots reference: data files by way of manifests and their lists."""
+"""Files that snapshots reference: data files through manifests and manifest lists."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NONE = np.array([], np.int64)
 
 
 def load_vectors(lake_table: Any, index_manifest: str | None) -> dict[str, Any]:
-    """By the name of their data file: where each vector lies."""
+    """Loads the place of each deletion vector, by the name of its data file."""
     index = IndexManifestFile(lake_table)
     index.file_io = BoundedManifests(lake_table)
-    found = index.read(index_manifest) if index_manifest else []
-    entries = [e for e in found if e.index_file.index_type == IndexManifestFile.DELETION_VECTORS_INDEX]
+    index_entries = index.read(index_manifest) if index_manifest else []
+    entries = [e for e in index_entries if e.index_file.index_type == IndexManifestFile.DELETION_VECTORS_INDEX]
     paths = lake_table.path_factory()
     return {
         name: DeletionFile(
@@ -51,7 +51,7 @@ def load_vectors(lake_table: Any, index_manifest: str | None) -> dict[str, Any]:
 
 
 def load_dead(lake_table: Any, vector: Any | None) -> npt.NDArray[np.int64]:
-    """Positions, ascending."""
+    """Reads positions, ascending."""
     if vector is None:
         return _NONE
     found = DeletionVector.read(lake_table.file_io, vector)
@@ -71,26 +71,26 @@ def without_dead(rows: pa.Table, dead: npt.NDArray[np.int64], start: int) -> pa.
 
 ADD, DELETE = 0, 1
 UNAWARE = "-1"
-"""Of option `bucket`: the lake table has none."""
+"""Value of option `bucket` for a lake table without buckets."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A data file that a manifest adds or takes out; `raw` is pypaimon's."""
+    """A data file that a manifest adds or removes; `raw` is pypaimon's entry."""
 
     raw: Any
     path: str
     partition: Mapping[str, str]
     bucket: Bucket | None
     is_by_offset: bool = True
-    """Of rows of one key the highest offset counts; else the highest sequence number, as in tables that Fluss made."""
+    """The highest offset of a key's rows counts; else the highest sequence number, as in tables that Fluss made."""
 
     vector: Any = None
-    """Where pypaimon finds the file's deletion vector; None where it has none."""
+    """Place of the file's deletion vector for pypaimon; None without one."""
 
     is_clean: bool = False
     placed: OffsetRange | None = None
-    """Offsets of a clean log table's file, as far as they are known."""
+    """Offsets of a clean log table's file, if known."""
 
     @property
     def file(self) -> Any:
@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def offsets(self) -> OffsetRange | None:
-        """None also for rows of a KV snapshot of Fluss, which have none."""
+        """None also for rows of a KV snapshot of Fluss, which have no offsets."""
         if self.is_clean:
             return self.placed
         bounds = _bounds(self.file, OFFSET)
@@ -110,12 +110,12 @@ class Entry:
 
     @property
     def first_offset(self) -> int | None:
-        """Of a clean log table's file: None where its rows' offsets do not follow each other, or are not known."""
+        """Returns the offsets of a clean log table's file; None if they are unknown or have gaps."""
         return self.placed.start if self.placed is not None and len(self.placed) == int(self.file.row_count) else None
 
     @property
     def ages(self) -> OffsetRange | None:
-        """By which a PK table's rows are older or younger than those of other files."""
+        """Orders a PK table's files by the age of their rows."""
         if self.is_by_offset:
             return self.offsets
         return OffsetRange(int(self.file.min_sequence_number), int(self.file.max_sequence_number) + 1)
@@ -123,7 +123,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Reached:
-    """Paths by who names them: manifests name `content`, lists name `manifests`."""
+    """Paths by the file that names them: manifests name `content`, lists name `manifests`."""
 
     content: frozenset[str]
     manifests: frozenset[str]
@@ -134,7 +134,7 @@ class Reached:
         return {*self.content, *self.manifests, *self.lists}
 
     def deletion_order(self, kept: set[str]) -> list[str]:
-        """What is named before what names it: after a crash in the middle the rest is still found."""
+        """Returns paths so that a file comes before those that name it: after a crash the rest can still be found."""
         return [path for layer in (self.content, self.manifests, self.lists) for path in sorted(layer - kept)]
 
 
@@ -148,7 +148,7 @@ class Manifests:
         self._is_by_offset, self._is_clean = is_by_offset(lake_table), is_clean(lake_table)
 
     def metas(self, snapshot: PaimonSnapshot | None) -> list[Any]:
-        """Manifests of all live files."""
+        """Returns the manifests of all live files."""
         names = () if snapshot is None else (snapshot.body["baseManifestList"], snapshot.body["deltaManifestList"])
         return [meta for name in names for meta in self._read_list(name)]
 
@@ -172,8 +172,7 @@ class Manifests:
         return vectors
 
     def merged(self, metas: Iterable[Any]) -> list[Any]:
-        """Entries of neighbours among a snapshot's manifests, as one may hold them: what is added and taken out again
-        is left out."""
+        """Merges entries of adjacent manifests: files both added and removed are left out."""
         found: dict[Hashable, Any] = {}
         for raw in self._raws(metas):
             if found.pop(_key(raw), None) is None:
@@ -181,12 +180,12 @@ class Manifests:
         return list(found.values())
 
     def changed(self, snapshot: PaimonSnapshot) -> list[Entry]:
-        """What the snapshot itself added and took out."""
+        """Returns the entries that the snapshot itself added and removed."""
         return list(self._entries(self._read_list(snapshot.body["deltaManifestList"])))
 
     def reach(self, lists: Iterable[str], *, is_gone_ok: bool = False) -> Reached:
-        """Everything that these manifest lists lead to. `is_gone_ok`: as far as it is still there to be read;
-        otherwise what cannot be read is raised, as nothing may be deleted then."""
+        """Returns all files that these manifest lists reference. `is_gone_ok`: skips missing files; otherwise raises,
+        as no file may be deleted then."""
         missing = (FileNotFoundError, RuntimeError) if is_gone_ok else ()
         names, content, manifests = set(lists), set[str](), dict[str, Any]()
         for name in names:
@@ -215,7 +214,7 @@ class Manifests:
         return list(self.lists.read(name))
 
     def _check_name(self, name: str) -> None:
-        """Of a file in the table's folder of manifests. Raises `LakePathRefused`."""
+        """Returns the path of a file in the table's folder of manifests. Raises `LakePathRefused`."""
         self.allowed.check(os.path.join(self.folder, name))
 
     def entry(self, raw: Any) -> Entry:
@@ -236,24 +235,24 @@ class Manifests:
 
 
 def _key(raw: Any) -> Hashable:
-    """Of a file, cheaper than its path, which takes longest of all that an entry tells."""
+    """Identifies a file more cheaply than its path, which is the most expensive part of an entry."""
     return tuple(raw.partition.values), raw.bucket, raw.file.file_name, raw.file.external_path
 
 
 def is_by_offset(lake_table: Any) -> bool:
-    """Of rows of one key, does the highest offset count? In a table that Fluss made it is the sequence number."""
+    """Whether the highest offset of a key's rows counts. In a table that Fluss made it is the sequence number."""
     return lake_table.table_schema.options.get("sequence.field") == OFFSET or not lake_table.table_schema.primary_keys
 
 
 def value_text(value: Any) -> str:
-    """A partition's value as it stands in the partition's name."""
+    """Spells a partition's value as in the partition's name."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
 
 
 def _bounds(file: Any, column: str) -> tuple[int, int] | None:
-    """(lowest, highest) of a column by the file's statistics."""
+    """Returns (lowest, highest) of a column by the file's statistics."""
     stats = file.value_stats
     names = [f.name for f in stats.min_values.fields]
     if column not in names:

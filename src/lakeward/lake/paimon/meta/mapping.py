@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table is in Paimon: columns, keys, options, and how an existing one differs. Pure."""
+"""Mapping of a table to Paimon: columns, keys, options, and differences of an existing table. Pure."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from lakeward.spi import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
 SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) WITH LOCAL TIME ZONE"))
-"""Last, and nullable, as Fluss's own tiering makes them."""
+"""System columns, which come last and are nullable, as in Fluss's own tiering."""
 
 _DERIVED = frozenset({"bucket", "bucket-key", "sequence.field", "primary-key", "primary-key.nullable", "partition"})
 """Options that follow from a table's keys."""
 
 _SCANS = re.compile(r"scan\.(mode|snapshot-id|tag-name|version|watermark|timestamp.*|.*creation-time.*)|incremental-.+")
-"""Options of one read: in a table they would be those of its writers, too."""
+"""Options of one read, which would affect writers too if set on the table."""
 
 _UNKEPT = {
     "rowkind.field": "a row's kind of change is no column of it",
@@ -49,7 +49,7 @@ _UNKEPT = {
     "changelog-file.format": "rounds write Parquet",
     "file.format.per.level": "rounds write Parquet",
 }
-"""Options that rounds, or readers of what they write, fail with."""
+"""Options with which rounds, or readers of their files, fail."""
 
 MERGE_ENGINE = "merge-engine"
 _LATER = {
@@ -62,7 +62,7 @@ _LATER = {
     "manifest.format": ("avro",),
     "write.native.enabled": ("true",),
 }
-"""As those of `_ALLOWED`. A table may have been made with others before they were refused: it goes on as it is."""
+"""As `_ALLOWED`, for options checked at creation only: a table created earlier with other values stays in use."""
 
 _ALLOWED = {
     MERGE_ENGINE: ("deduplicate",),
@@ -73,14 +73,14 @@ _ALLOWED = {
     "changelog-producer": ("none", "input"),
     **_LATER,
 }
-"""Options of which rounds and compactions can keep some values alone; the default comes first."""
+"""Options of which rounds and compactions support only these values; the default comes first."""
 
 _OTHER_ENGINES = {
     "partial-update": "a round brings whole rows, and there a null would not replace a value",
     "aggregation": "a round brings rows as they are by now, and there they would be added to those before",
     "first-row": "a key's later rows and deletes would be passed over, and it takes no sequence field",
 }
-"""Why a round's rows would not be the lake's."""
+"""Reasons why the lake would not have a round's rows."""
 
 _RESERVED = re.compile("_KEY_.*|_SEQUENCE_NUMBER|_VALUE_KIND|_LEVEL|_ROW_ID|rowkind", re.DOTALL)
 _TIME_DIGITS, _TIMESTAMP_DIGITS = 3, 6
@@ -88,8 +88,8 @@ _DIGITS = re.compile(r"\b(TIME|TIMESTAMP)\(\d\)")
 
 
 def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: bool | None = None) -> Any:
-    """User's columns, then the system columns; none of those in a clean table, which `clean` says where a table's
-    properties do not. Raises `UnsupportedType`."""
+    """Schema of the user's columns, then the system columns. A clean table has no system columns; `clean` overrides the
+    table's properties. Raises `UnsupportedType`."""
     system = () if (descriptor.is_clean if clean is None else clean) else SYSTEM_FIELDS
     nested = itertools.count(len(descriptor.schema.columns) + len(system))
     fields = [
@@ -107,8 +107,8 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: boo
 
 
 def lake_options(descriptor: TableDescriptor) -> dict[str, str]:
-    """Without a bucket key rows are spread by nobody's function: such a table has no buckets in the lake, and the
-    column `__bucket`, or the name of a file, alone tells them apart."""
+    """Whether the lake table has buckets. Without a bucket key it has none, as no function spreads its rows; only the
+    column `__bucket`, or a file's name, records the bucket."""
     mapped = {lake_key(k): v for k, v in descriptor.properties.items()}
     keys = [k for k in descriptor.bucket_keys if k not in descriptor.partition_keys]
     layout = {"bucket": str(descriptor.bucket_count), "bucket-key": ",".join(keys)} if keys else {"bucket": "-1"}
@@ -123,7 +123,7 @@ def lake_key(key: str) -> str:
 
 
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
-    """Refuses what rounds cannot keep, naming it, before anything is created."""
+    """Refuses tables that rounds cannot write, before any change."""
     check_schema(path, descriptor)
     check_columns(str(path), descriptor.schema.columns)
     check_bucket_keys(descriptor)
@@ -149,7 +149,7 @@ def refused_by_paimon(path: TablePath, properties: Mapping[str, str]) -> Iterato
 
 
 def check_columns(table: str, columns: Iterable[Column]) -> None:
-    """Of new columns: tables that have times of more digits are still written to. Raises `UnsupportedType`,
+    """Checks new columns; existing tables with more precise times are still written. Raises `UnsupportedType`,
     `InvalidTable`."""
     for column in columns:
         if _RESERVED.fullmatch(column.name):
@@ -165,7 +165,7 @@ def is_in_nanoseconds(kind: model.DataType) -> bool:
 
 
 def why_not(key: str, value: str | None) -> str | None:
-    """Why a property cannot be set so (None: removed); None where it can."""
+    """Returns the reason why a property cannot be set to this value (None: removed); None: it can."""
     option = lake_key(key)
     if option in _DERIVED:
         return "rounds rely on what follows from the keys"
@@ -204,38 +204,38 @@ class _ToPaimon(TypeVisitor[Any]):
 
 
 def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> Any:
-    """Ids of nested fields count on from `ids`. Raises `UnsupportedType`."""
+    """Converts a type; ids of nested fields are counted from `ids`. Raises `UnsupportedType`."""
     return _ToPaimon(ids if ids is not None else itertools.count()).visit(kind, where)
 
 
 def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
-    """What does not match, in words; none where it fits. Options that rounds do not rely on are not looked at."""
-    found, plain = lake_table.table_schema, is_of_fluss(descriptor)
-    wanted = lake_schema(descriptor, clean=is_clean(lake_table) if plain else None)
-    there, due = ({f.name: _type_text(f.type, is_plain=plain) for f in s.fields} for s in (found, wanted))
+    """Describes the differences; none if the table matches. Ignores options that rounds do not depend on."""
+    lake, plain = lake_table.table_schema, is_of_fluss(descriptor)
+    expected = lake_schema(descriptor, clean=is_clean(lake_table) if plain else None)
+    have, due = ({f.name: _type_text(f.type, is_plain=plain) for f in s.fields} for s in (lake, expected))
     lines = [
-        f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
-        for name in dict.fromkeys((*there, *due))
-        if there.get(name) != due.get(name)
+        f"column {name}: lake {have.get(name, 'has none')}, wanted {due.get(name, 'none')}"
+        for name in dict.fromkeys((*have, *due))
+        if have.get(name) != due.get(name)
     ]
-    if not lines and list(there) != list(due):
-        lines.append(f"column order: lake {', '.join(there)}, wanted {', '.join(due)}")
+    if not lines and list(have) != list(due):
+        lines.append(f"column order: lake {', '.join(have)}, wanted {', '.join(due)}")
     for what in ("primary_keys", "partition_keys"):
-        a, b = list(getattr(found, what)), list(getattr(wanted, what))
+        a, b = list(getattr(lake, what)), list(getattr(expected, what))
         if a != b:
             lines.append(f"{what.replace('_', ' ')}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}")
-    wrong = _wrong_values(found.options, wanted.options, ("bucket", "bucket-key", "sequence.field"))
-    return [*lines, *spell_options(found.options, wrong)]
+    wrong = _wrong_values(lake.options, expected.options, ("bucket", "bucket-key", "sequence.field"))
+    return [*lines, *spell_options(lake.options, wrong)]
 
 
 def wrong_options(descriptor: TableDescriptor, found: Mapping[str, str]) -> dict[str, str | None]:
-    """What others changed and no round may go on with -> what it should be; None: not set."""
+    """Returns options that another engine changed and that stop rounds -> the expected value; None: not set."""
     derived = () if is_of_fluss(descriptor) else ("bucket", "sequence.field")
     return _wrong_values(found, lake_options(descriptor), derived)
 
 
 def check_options(table: TableInfo, found: Mapping[str, str]) -> None:
-    """Raises `LakeSchemaBroken`: neither a writer nor a commit may go on."""
+    """Raises `LakeSchemaBroken`, which stops writers and commits."""
     if due := wrong_options(table.descriptor, found):
         raise LakeSchemaBroken(table=str(table.path), diff="; ".join(spell_options(found, due)))
 
@@ -245,20 +245,20 @@ def spell_options(found: Mapping[str, str], due: Mapping[str, str | None]) -> li
 
 
 def _wrong_values(found: Mapping[str, str], wanted: Mapping[str, str], derived: Iterable[str]) -> dict[str, str | None]:
-    """Of options that rounds rely on, a default may stand unsaid."""
-    kept = {
+    """Returns an option's value; a default may be omitted."""
+    allowed_values = {
         key: found.get(key, allowed[0]) in allowed or (key in _LATER and key in wanted)
         for key, allowed in _ALLOWED.items()
     }
     wrong = [
         *(key for key in derived if found.get(key) != wanted.get(key)),
-        *(k for k, is_kept in kept.items() if not is_kept),
+        *(k for k, is_kept in allowed_values.items() if not is_kept),
     ]
     return {key: wanted.get(key, _ALLOWED[key][0] if key in _ALLOWED else None) for key in wrong}
 
 
 def _type_text(kind: Any, *, is_plain: bool) -> str:
-    """`is_plain`: without digits of times. In tables that Fluss made they may be other than those that rounds write."""
+    """Spells a type. `is_plain`: without the precision of times, which may differ in tables that Fluss made."""
     return _DIGITS.sub(r"\1", str(kind)) if is_plain else str(kind)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a data file that is no round's: rows come as they are to be in it, with Paimon's own columns."""
+"""Writes data files outside rounds: rows are complete, with Paimon's own columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 def merge_by_key(
     files: Sequence[Iterator[pa.Table]], keys: Sequence[str], *, is_by_offset: bool = True
 ) -> Iterator[pa.Table]:
-    """Sorted by key, each key once; deletes are rows like others."""
+    """Merges sorted rows by key, each key once; deletes are included."""
     order = [(name, "ascending") for name in (*keys, *((OFFSET,) if is_by_offset else ()), SEQUENCE)]
     going, held = dict(enumerate(files)), list[pa.Table]()
     hungry = set(going)
@@ -66,7 +66,7 @@ def count_deletes(rows: pa.Table) -> int:
 
 
 def _complete(source: np.ndarray[Any, Any], going: dict[int, Iterator[pa.Table]]) -> int:
-    """How many rows nothing can come before any more."""
+    """Returns how many rows are final: no later row can precede them."""
     return min((int(np.flatnonzero(source == number)[-1]) + 1 for number in going), default=len(source))
 
 
@@ -79,14 +79,14 @@ def _last_of_key(rows: pa.Table, keys: Sequence[str]) -> Flags:
 
 
 HELD_ROWS = 1 << 19
-"""Of all files that are merged at a time: wide rows of a kilobyte are half a gigabyte."""
+"""The most rows of all files being merged: wide rows of a kilobyte are half a gigabyte."""
 
 _LEAST_ROWS = 1 << 10
 _GROUP_ROWS = 1 << 17
-"""Of a row group, but for the last: every one more is one more batch for the native reader, 2 ms each."""
+"""Rows of a row group except the last: each row group is one more batch for the native reader, 2 ms each."""
 
 _SMALL_BYTES = 1 << 20
-"""To have threads decode a file below that takes a third longer than without."""
+"""Files below this size are decoded without threads, which would take a third longer."""
 
 _OWN = (pa.field(SEQUENCE, pa.int64(), nullable=False), pa.field(KIND, pa.int8(), nullable=False))
 _FIELD_ID = b"PARQUET:field_id"
@@ -94,7 +94,7 @@ _FROM_COMPACTION = 1
 
 
 def file_schema(lake_table: Any) -> pa.Schema:
-    """Of today, as the native writer makes it: without copies of the key columns."""
+    """Current schema of a file, as the native writer writes it: without copies of the key columns."""
     fields = lake_table.table_schema.fields
     schema = PyarrowFieldParser.from_paimon_schema(fields)
     ids = [f.with_metadata({_FIELD_ID: str(field.id)}) for f, field in zip(schema, fields, strict=True)]
@@ -102,21 +102,22 @@ def file_schema(lake_table: Any) -> pa.Schema:
 
 
 def read_schema(lake_table: Any) -> pa.Schema:
-    """What a file can be read with: the system columns too, of a clean table as well."""
+    """Schema for reading a file: with the system columns, of a clean table as well."""
     made_up = [f.with_nullable(True) for f in LAKE_FIELDS] if is_clean(lake_table) else []
     return pa.schema([*file_schema(lake_table), *made_up])
 
 
 def read_file(lake_table: Any, entry: Entry, schema: pa.Schema, files: int) -> Iterator[pa.Table]:
-    """By field id: a column that the file does not have is null. `files`: that are read beside each other."""
+    """Reads a file by field ids: a column that the file does not have is null. `files`: how many are read at the same
+    time."""
     rows, start, dead = max(_LEAST_ROWS, HELD_ROWS // files), 0, load_dead(lake_table, entry.vector)
     with lake_table.file_io.new_input_stream(entry.path) as source, pq.ParquetFile(source) as file:
-        there = _names_in(file.schema_arrow, lake_table, entry, schema)
-        columns, is_large = list(there.values()), entry.file.file_size > _SMALL_BYTES
+        file_names = _names_in(file.schema_arrow, lake_table, entry, schema)
+        columns, is_large = list(file_names.values()), entry.file.file_size > _SMALL_BYTES
         for batch in file.iter_batches(rows, columns=columns, use_threads=is_large):
             arrays = [
-                cast_values(batch.column(there[f.name]), f.type)
-                if f.name in there
+                cast_values(batch.column(file_names[f.name]), f.type)
+                if f.name in file_names
                 else pa.nulls(batch.num_rows, f.type)
                 for f in schema
             ]
@@ -128,9 +129,9 @@ def read_file(lake_table: Any, entry: Entry, schema: pa.Schema, files: int) -> I
 
 
 def _names_in(stored: pa.Schema, lake_table: Any, entry: Entry, schema: pa.Schema) -> dict[str, str]:
-    """Name of a column -> its name in the file, of those that it has. Paimon's own columns have no ids."""
+    """Column name -> its name in the file, for columns that it has. Paimon's own columns have no ids."""
     ids = {f.metadata[_FIELD_ID]: f.name for f in stored if _FIELD_ID in (f.metadata or {})}
-    if not ids and int(entry.file.schema_id) != int(lake_table.table_schema.id):  # then it has its schema's names
+    if not ids and int(entry.file.schema_id) != int(lake_table.table_schema.id):  # then it has the names of its schema
         then = lake_table.schema_manager.get_schema(int(entry.file.schema_id))
         ids = {str(f.id).encode(): f.name for f in then.fields}
     field_ids = {f.name: (f.metadata or {}).get(_FIELD_ID) for f in schema}
@@ -139,7 +140,7 @@ def _names_in(stored: pa.Schema, lake_table: Any, entry: Entry, schema: pa.Schem
 
 
 class RewrittenFile:
-    """One file, begun with its first rows."""
+    """A file that is being written, opened with its first rows."""
 
     def __init__(self, lake_table: Any, partition: tuple[Any, ...], bucket: int) -> None:
         self._table, self._schema = lake_table, file_schema(lake_table)
@@ -181,7 +182,8 @@ class RewrittenFile:
         self.rows += rows.num_rows
 
     def close(self, level: int, sequences: tuple[int, int]) -> Any | None:
-        """Pypaimon's description of it; None where no row came. `sequences`: of a log table's file."""
+        """Closes the file; returns pypaimon's description of it, None if it has no rows. `sequences`: for a log table's
+        file."""
         if self._parquet is None:
             return None
         self._flush()
@@ -211,7 +213,7 @@ class RewrittenFile:
         self._held = []
 
     def abort(self) -> None:
-        """Lets go of it; the file stays for orphan removal."""
+        """Closes the handle; the file stays for orphan removal."""
         if self._out is not None:
             self._out.close()
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a PK table's bucket as a large old file and small young ones: keys of the young ones go from the old one.
+"""Reads a PK table's bucket as a large old file and small young ones: keys of the young ones are removed from the old
+one.
 
-The native reader merges row by row, three times as slow as a plain read, even if all but one of the files are small.
+The native reader merges row by row, three times slower than a plain read, even if all files but one are small.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from lakeward.lake.paimon.scan.datafile import KIND, SEQUENCE, merge_by_key, rea
 from lakeward.model import OFFSET
 
 YOUNG_ROWS = 1 << 20
-"""Of a bucket, at most: they are held in memory."""
+"""The most young rows of a bucket, which are held in memory."""
 
 _ROW = "_ROW"
 
 
 @dataclass(frozen=True)
 class KeyScan:
-    """`old` has no row that is younger than one of `young`."""
+    """Files of one bucket. `old` has no row that is younger than one of `young`."""
 
     old: Entry
     young: Sequence[Entry]
 
     @classmethod
     def find(cls, entries: Sequence[Entry]) -> KeyScan | None:
-        """None: the bucket's files are no such pair."""
+        """Splits a bucket's files; None: they cannot be split so."""
         old = max(entries, key=lambda e: int(e.file.row_count))
         young = [e for e in entries if e is not old]
         bounds = [e.ages for e in young]
@@ -42,9 +43,9 @@ class KeyScan:
         return cls(old, young) if all(b and old.ages.stop <= b.start for b in bounds) else None
 
     def rows(self, lake_table: Any, columns: Sequence[str]) -> Iterator[pa.Table]:
-        keys, whole = list(lake_table.trimmed_primary_keys), read_schema(lake_table)
+        keys, full_schema = list(lake_table.trimmed_primary_keys), read_schema(lake_table)
         names = dict.fromkeys((*columns, *keys, *_order(self.old), KIND))
-        schema = pa.schema([whole.field(name) for name in names])
+        schema = pa.schema([full_schema.field(name) for name in names])
         files = [read_file(lake_table, e, schema, len(self.young)) for e in self.young]
         merged = merge_by_key(files, keys, is_by_offset=self.old.is_by_offset)
         young = pa.concat_tables([schema.empty_table(), *merged]).combine_chunks()
@@ -55,10 +56,10 @@ class KeyScan:
 
 
 def scan_merged(lake_table: Any, group: Sequence[Entry], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Files with deletion vectors: a PK table's bucket merged by key, or one file of a log table."""
+    """Reads files with deletion vectors: a PK table's bucket merged by key, or one file of a log table."""
     keys = list(lake_table.trimmed_primary_keys) if lake_table.table_schema.primary_keys else []
-    whole, own = read_schema(lake_table), (*keys, *_order(group[0]), KIND) if keys else ()
-    schema = pa.schema([whole.field(name) for name in dict.fromkeys((*columns, *own))])
+    full_schema, key_columns = read_schema(lake_table), (*keys, *_order(group[0]), KIND) if keys else ()
+    schema = pa.schema([full_schema.field(name) for name in dict.fromkeys((*columns, *key_columns))])
     files = [read_file(lake_table, e, schema, len(group)) for e in group]
     if keys:
         merged = merge_by_key(files, keys, is_by_offset=group[0].is_by_offset)

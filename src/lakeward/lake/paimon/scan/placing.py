@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets of files that Fluss's Flink job added to a clean log table, which say nothing of them: a log has no hole, so
-that they fill what files of ours leave free, up to where the lake is. Pure.
+"""Computes offsets of files that Fluss's Flink job added to a clean log table, which do not record them: a log has no
+gaps, so they fill the gaps between our files, up to the lake's offset. Pure.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from lakeward.model import PARTITION_SEPARATOR, Bucket, OffsetRange
 
 
 def place_files(entries: Sequence[Entry], bucket_count: int, committed: Mapping[Bucket, int] | None) -> list[Entry]:
-    """With bucket and offsets, as far as they can be told. `committed`: the offsets of the snapshot; None: not known.
-
-    Files of a table without a bucket key do not say their bucket, unless there is one alone."""
-    found = [_with_bucket(e, bucket_count) for e in entries]
+    """Returns entries with bucket and offsets, as far as known. `committed`: the offsets of the snapshot; None:
+    unknown. Files of a table without a bucket key do not record their bucket, unless there is only one."""
+    with_bucket = [_with_bucket(e, bucket_count) for e in entries]
     unplaced = defaultdict[Bucket, list[int]](list)
-    for at, entry in enumerate(found):
+    for at, entry in enumerate(with_bucket):
         if entry.bucket is not None and entry.placed is None:
             unplaced[entry.bucket].append(at)
     for bucket, places in unplaced.items():
-        known = [e.placed for e in found if e.bucket == bucket and e.placed is not None]
-        in_order = sorted(places, key=lambda at: _age(found[at], at))
-        counts = [int(found[at].file.row_count) for at in in_order]
+        known_ranges = [e.placed for e in with_bucket if e.bucket == bucket and e.placed is not None]
+        in_order = sorted(places, key=lambda at: _age(with_bucket[at], at))
+        counts = [int(with_bucket[at].file.row_count) for at in in_order]
         end = None if committed is None else committed.get(bucket)
-        for at, range_ in zip(in_order, fill_gaps(known, counts, end) or (), strict=False):
-            found[at] = replace(found[at], placed=range_)
-    return found
+        for at, range_ in zip(in_order, fill_gaps(known_ranges, counts, end) or (), strict=False):
+            with_bucket[at] = replace(with_bucket[at], placed=range_)
+    return with_bucket
 
 
 def fill_gaps(known: Sequence[OffsetRange], counts: Sequence[int], end: int | None) -> list[OffsetRange] | None:
-    """Ranges of files that follow each other, by how many rows each has; None where they do not fill the gaps between
-    `known` and up to `end` exactly. What is left over lies before the first gap: a log need not begin at 0. Without an
-    `end` it does, and what is left over comes after the last one."""
+    """Returns ranges of consecutive files, by the number of rows in each; None if they do not fill the gaps between
+    `known` and up to `end` exactly. Remaining rows come before the first gap, as a log need not begin at 0. Without an
+    `end` the log begins at 0, and remaining rows come after the last gap."""
     gaps, at = list[OffsetRange](), 0
     for range_ in sorted(known, key=lambda r: r.start):
         if range_.start < at:
@@ -72,7 +71,8 @@ def _with_bucket(entry: Entry, bucket_count: int) -> Entry:
 
 
 def _age(entry: Entry, at: int) -> tuple[int, int, int]:
-    """Writers of a bucket count its rows on; in a table without buckets each begins at 0."""
+    """Whether sequence numbers give offsets: writers of a bucket count its rows on; in a table without buckets each
+    begins at 0."""
     file = entry.file
     made_at = 0 if entry.raw.total_buckets > 0 else int(file.creation_time_epoch_millis() or 0)
     return made_at, int(file.min_sequence_number), at
