@@ -126,6 +126,34 @@ def test_a_csv_decimal_that_does_not_fit_is_refused(client: Client, send: Send) 
     assert answer.json()["facts"]["column"] == "d"
 
 
+@pytest.mark.parametrize(
+    ("body", "column"),
+    [
+        (b'id,name,city\n1,a,x\n2,b,"y\n3,c,z\n', "city"),
+        (b'id,name,city\n1,a,x\n2,"b,y\n3,c,z\n', "name"),
+        (b'id,name,city\r\n1,a,x\r\n2,b,"', "city"),
+        (b'id,name,city\n1,a,x\n2,b,"he said ""yes"", then\n', "city"),
+    ],
+)
+def test_a_csv_quote_that_is_never_closed_is_refused(client: Client, send: Send, body: bytes, column: str) -> None:
+    """Arrow takes all that follows for one cell."""
+    table = log_table(client, "id bigint, name string, city string")
+    answer = send(table, body, CSV)
+    facts = answer.json()["facts"]
+    assert (answer.status_code, facts["row"], facts["column"]) == (400, 1, column), answer.text
+    assert "never closed" in facts["reason"]
+    skipped = send(table, body, CSV, **{"on-error": "skip"})
+    assert (skipped.json()["accepted"], rows_of(table)) == (1, [{"id": 1, "name": "a", "city": "x"}])
+
+
+def test_quotes_that_csv_may_have_are_stored(client: Client, send: Send) -> None:
+    table = log_table(client)
+    names = ['b"x', "c", '5" pipe', 'q "z"', "two\nlines", "", '"']
+    body = 'id,name\n0,b"x\n1,"c"\n2,5" pipe\n3,"q ""z"""\n4,"two\nlines"\n5,""\n6,""""'
+    assert send(table, body.encode(), CSV).status_code == 200
+    assert rows_of(table) == [{"id": n, "name": name} for n, name in enumerate(names)]
+
+
 def test_a_column_that_is_named_twice_is_refused(client: Client, send: Send) -> None:
     table = log_table(client)
     sink = pa.BufferOutputStream()

@@ -75,6 +75,10 @@ def read_csv(
             raise reading.refusal(error) from error
 
 
+_QUOTE = "UNQUOTED VALUE"
+OPEN_QUOTE = "a quote that is never closed"
+
+
 class _Reading:
     """One file, open in DuckDB."""
 
@@ -120,8 +124,9 @@ class _Reading:
             yield replace(_rows(columns, batch.schema.names, bad, self.shown, self.lines, start), part=part)
             start += batch.num_rows
         if is_tolerant:
-            for line, text, words in self._broken():
-                rejects.add(Place(self.shown, "line", line), text, words, Problem(words, f"{words} in {text[:80]!r}"))
+            for line, column, text, words in self._broken():
+                place = Place(self.shown, "line", line, column)
+                rejects.add(place, text, words, Problem(words, f"{words} in {text[:80]!r}"))
 
     def is_line_error(self, error: Exception) -> bool:
         """Whether a read that passes over broken lines gets through."""
@@ -150,29 +155,32 @@ class _Reading:
         stated = ", ".join(f"{name}={value}" for name, value in options.items())
         return f"SELECT * FROM read_csv({quoted(str(self.path))}, {stated})"  # noqa: S608 - quoted
 
-    def _broken(self) -> Iterator[tuple[int, str, str]]:
-        """With the line of the file: DuckDB counts records, and says at which byte of the text in UTF-8 one begins."""
+    def _broken(self) -> Iterator[tuple[int, str | None, str, str]]:
+        """Line of the file, column of a quote that is never closed, record, problem. DuckDB counts records, and says at
+        which byte of the text in UTF-8 one begins."""
         broken_rows = self.connection.execute(
-            "SELECT DISTINCT line_byte_position, csv_line, error_type::VARCHAR, error_message FROM reject_errors "
-            "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors) ORDER BY line_byte_position"
+            "SELECT DISTINCT line_byte_position, csv_line, error_type::VARCHAR, error_message, column_name "
+            "FROM reject_errors WHERE scan_id = (SELECT max(scan_id) FROM reject_errors) ORDER BY line_byte_position"
         ).fetchall()
         if not broken_rows:
             return
         line, at = 1, 0
         with open_bytes(self.path) as source, _as_text(source, self.dialect.encoding) as text:
-            for position, record, kind, message in broken_rows:
+            for position, record, kind, message, column in broken_rows:
                 while at < position - 1 and (passed := text.readline()):
                     at += len(passed.encode(errors="surrogateescape"))
                     line += 1
-                yield line, record, _line_problem(kind, message)
+                words = _line_problem(kind, message, record)
+                yield line, column if words == OPEN_QUOTE else None, record, words
 
 
-def _line_problem(kind: str, message: str) -> str:
+def _line_problem(kind: str, message: str, record: str) -> str:
     if (counts := re.search(r"Columns: (\d+) Found: (\d+)", message)) is not None:
         cells = "cell" if counts[2] == "1" else "cells"
         return f"{counts[2]} {cells} where {counts[1]} are expected"
+    if kind == _QUOTE:
+        return OPEN_QUOTE if record.count('"') % 2 else "text behind a closed quote"
     known = {
-        "UNQUOTED VALUE": "a quote that is not closed, or text behind a closed one",
         "LINE SIZE OVER MAXIMUM": "a record of more than 2 MB, as where a quote is not closed",
         "INVALID ENCODING": "a character of another encoding",
     }

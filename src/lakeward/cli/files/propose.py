@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from lakeward.cli.files.cellformat import CellFormat
-from lakeward.cli.files.csvfile import DELIMITERS, head_records, quoted, read_head
+from lakeward.cli.files.csvfile import DELIMITERS, OPEN_QUOTE, head_records, quoted, read_head
 from lakeward.cli.files.csvguess import guess_columns
 from lakeward.cli.files.filerows import BadText, FileShape, Place, Rejects
 from lakeward.cli.files.lineends import with_one_line_end
@@ -141,6 +141,8 @@ class _Misfits(Rejects):
     def add(
         self, place: Place, value: str, reason: str, problem: Problem | None = None, row: BadText | None = None
     ) -> None:
+        if reason == OPEN_QUOTE:
+            self.refuse(place, reason)
         if place.at is not None and not place.at.isdigit():
             self.reasons.setdefault(place.at, f"{reason} ({place.short})")
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -41,6 +41,14 @@ class RowProblem:
     """`row`: the row's place among all rows of the body, from 0. `column` is empty where the whole row is meant."""
 
     row: int
+    column: str
+    reason: str
+
+
+class TornRow(NamedTuple):
+    """A row of CSV that is not one. `column` is empty where the whole row is meant."""
+
+    text: str
     column: str
     reason: str
 
@@ -146,10 +154,13 @@ def _convert_row(
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------
+_OPEN_QUOTE = "the quote that begins the cell is never closed, so that it takes the rest of the body"
+
+
 def _read_csv(body: bytes, columns: Sequence[Column]) -> BodyRows:
     """UTF-8 with a header line, comma and ISO values. An empty cell is null, a quoted empty one an empty text."""
     text, torn = read_csv_cells(body, columns)
-    problems = [RowProblem(place, "", reason) for place, (_, reason) in torn.items()]
+    problems = [RowProblem(place, row.column, row.reason) for place, row in torn.items()]
     places = [place for place in range(text.num_rows + len(torn)) if place not in torn]
     kinds = {c.name: to_arrow_type(c.type) for c in columns}
     converted = [
@@ -164,14 +175,17 @@ def _read_csv(body: bytes, columns: Sequence[Column]) -> BodyRows:
     return BodyRows(rows, places, problems)
 
 
-def read_csv_cells(body: bytes, columns: Sequence[Column]) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
-    """The cells as texts; and place -> text and reason of rows with the wrong number of cells, which are not in them.
-    Raises `InvalidRequest`."""
-    torn: dict[int, tuple[str, str]] = {}
+def read_csv_cells(body: bytes, columns: Sequence[Column]) -> tuple[pa.Table, dict[int, TornRow]]:
+    """The cells as texts; and the rows with the wrong number of cells or a quote that is never closed, by their places,
+    which are not in them. Raises `InvalidRequest`."""
+    torn: dict[int, TornRow] = {}
+    last_cells: dict[int, int] = {}
 
     def skip(row: pa_csv.InvalidRow) -> str:
         reason = f"{row.actual_columns} cells, and the header names {row.expected_columns} columns"
-        torn[row.number - 2] = (row.text, reason)  # numbers count from 1, and the header is one
+        place = row.number - 2  # numbers count from 1, and the header is one
+        torn[place] = TornRow(row.text, "", reason)
+        last_cells[place] = row.actual_columns - 1
         return "skip"
 
     try:
@@ -188,8 +202,24 @@ def read_csv_cells(body: bytes, columns: Sequence[Column]) -> tuple[pa.Table, di
         )
     except (pa.ArrowException, ValueError) as error:
         raise InvalidRequest(what=_WHAT, reason=f"the body is not CSV: {error}") from error
-    check_names(cells.column_names)
+    names = cells.column_names
+    check_names(names)
+    last = max(torn, default=-1)
+    if last == cells.num_rows + len(torn) - 1 and last_cells.get(last, len(names)) < len(names):
+        if torn[last].text.count('"') % 2:
+            torn[last] = TornRow(torn[last].text, names[last_cells[last]], _OPEN_QUOTE)
+    elif cells.num_rows and _ends_open(body, cells.column(cells.num_columns - 1)[-1].as_py()):
+        place = next(p for p in range(cells.num_rows + len(torn) - 1, -1, -1) if p not in torn)
+        text = json.dumps(cells.slice(cells.num_rows - 1).to_pylist()[0], default=str)
+        torn[place] = TornRow(text, names[-1], _OPEN_QUOTE)
+        cells = cells.slice(0, cells.num_rows - 1)
     return cells, torn
+
+
+def _ends_open(body: bytes, last_cell: Any) -> bool:
+    """Whether the last cell begins with a quote that nothing closes. Arrow takes the rest of the body for that cell."""
+    cell = b'"' + ("" if last_cell is None else str(last_cell)).encode().replace(b'"', b'""')
+    return body.endswith(cell) and body[: -len(cell)][-1:] in (b",", b"\n", b"\r")
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -56,7 +56,7 @@ def _csv_texts(body: bytes, columns: Sequence[Column], places: Collection[int]) 
     chosen = [(index, place) for index, place in enumerate(whole) if place in places]
     rows = cells.take(pa.array([index for index, _ in chosen], pa.int64())).to_pylist()
     texts = {place: json.dumps(row, default=str) for (_, place), row in zip(chosen, rows, strict=True)}
-    return texts | {place: text for place, (text, _) in torn.items() if place in places}
+    return texts | {place: row.text for place, row in torn.items() if place in places}
 
 
 # ---- columns that a table has not ------------------------------------------------------------------------------------

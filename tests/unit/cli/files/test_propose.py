@@ -91,8 +91,10 @@ def test_delimiters_and_headers() -> None:
 def test_files_that_propose_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     (tmp_path / "a.parquet").write_text("no")
+    (tmp_path / "c.csv").write_text('id,name\n1,a\n2,"b\n3,c\n')
     for name, words in (
         ("a.csv", "it is empty"),
+        ("c.csv", "line 3, column name: a quote that is never closed"),
         ("a.parquet", "cannot be read as parquet"),
         ("b.csv", "no such file"),
     ):

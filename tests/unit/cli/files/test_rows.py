@@ -94,6 +94,21 @@ def test_a_wrong_line_is_named(line: str, words: str, tmp_path: Path) -> None:
     assert words in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ('"y\n3,c\n', "line 3, column name: a quote that is never closed"),
+        ('"y"z\n3,c\n', "line 3: text behind a closed quote"),
+    ],
+)
+def test_a_wrong_quote_is_named(last: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(f"id,name\n1,a\n2,{last}")
+    with pytest.raises(InvalidRequest) as caught:
+        read_back(file, WriteFormat.CSV)
+    assert words in caught.value.message
+
+
 def test_numbers_in_json_are_exact_where_the_column_is(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"id": 1, "total": 0.1, "f": 0.1}\n\n{"id": 2, "total": 3}\n')
