@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,10 @@ def as_drawn(call: str) -> str:
     )
 
 
-def test_a_small_round_sends_the_five_requests_that_the_page_draws(lake_server: ServerProcess) -> None:
-    client, proxy, lakes = lake_server.client(), Counter(lake_server.url), list[IcebergLakeStorage]()
-    plugin = CountedPlugin(proxy)
+@contextmanager
+def counted_job(server: ServerProcess, proxy: Counter) -> Iterator[TieringJob]:
+    """Its requests, those of the lake's catalog too, pass the counter."""
+    lakes, plugin = list[IcebergLakeStorage](), CountedPlugin(proxy)
 
     def open_lake(_name: str, lake_options: Mapping[str, str]) -> IcebergLakeStorage:
         lakes.append(load_iceberg(lake_options))
@@ -121,6 +123,20 @@ def test_a_small_round_sends_the_five_requests_that_the_page_draws(lake_server: 
     running = threading.Thread(target=job.run, daemon=True)
     running.start()
     try:
+        yield job
+    finally:
+        job.stop()
+        running.join(120)
+        for lake in lakes:
+            lake.connection.close()
+        plugin.store().close()
+        plugin.server.close()
+        proxy.close()
+
+
+def test_a_small_round_sends_the_five_requests_that_the_page_draws(lake_server: ServerProcess) -> None:
+    client, proxy = lake_server.client(), Counter(lake_server.url)
+    with counted_job(lake_server, proxy) as job:
         table = client.create_table("d.small", "id BIGINT, name STRING", freshness="1 h")
         for number in range(3):
             table.append([{"id": number, "name": "x"}])
@@ -134,11 +150,34 @@ def test_a_small_round_sends_the_five_requests_that_the_page_draws(lake_server: 
         (last,) = client.server.ask("GET", routes.ROUNDS, params={"table": str(table.path), "limit": 1})["rounds"]
         assert (last["outcome"], last["rows"], bool(last["snapshot_id"])) == ("done", 1, True)
         assert client.server.ask("GET", routes.TABLE_STATUS.format(table=table.path))["lake_rows"] == 3
-    finally:
-        job.stop()
-        running.join(120)
-        for lake in lakes:
-            lake.connection.close()
-        plugin.store().close()
-        plugin.server.close()
-        proxy.close()
+
+
+class OlderServer(Counter):
+    """From some moment on, a server that knows no leased commits: it takes JSON alone, and passes over the field."""
+
+    is_older = False
+
+    def treat(self, request: ProxyRequest) -> ProxyAnswer | None:
+        kind = {name.lower(): value for name, value in request.headers.items()}.get("content-type")
+        if self.is_older and kind == routes.LEASED_TYPE:
+            self.calls.append("refused")
+            return ProxyAnswer(415, {"Content-Type": "application/json"}, b'{"code": "not-json"}')
+        return super().treat(request)
+
+
+def test_a_server_that_is_replaced_by_an_older_one_gets_no_commit_without_a_lease_check(
+    lake_server: ServerProcess,
+) -> None:
+    client, proxy = lake_server.client(), OlderServer(lake_server.url)
+    with counted_job(lake_server, proxy):
+        table = client.create_table("d.small", "id BIGINT", freshness="1 h")
+        for number in range(3):
+            proxy.is_older = number > 0
+            proxy.calls.clear()
+            table.append([{"id": number}])
+            tier_now(client, table)
+            calls = list(proxy.calls)
+            assert calls.count("refused") == (1 if number == 1 else 0)
+            checks = [call for call in calls if call.startswith("POST /rounds/") or "lease" in call]
+            assert bool(checks) == (number > 0), calls
+        assert sorted(client.read("d.small", mode="lake").to_table()["id"].to_pylist()) == [0, 1, 2]

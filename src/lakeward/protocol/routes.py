@@ -85,6 +85,10 @@ READY = "/readyz"
 METRICS = "/metrics"
 ICEBERG = "/iceberg"
 
+LEASED_TYPE = "application/vnd.lakeward.leased-commit+json"
+"""Of a commit to the catalog with a `LeasedCommit` in it. A server that knows none refuses the type, and so does not
+commit without a look at the lease."""
+
 OAUTH = f"{ICEBERG}/v1/oauth/tokens"
 """OAuth2 client credentials of the catalog: the only path below it that needs no token."""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from lakeward.protocol.heartbeat import LEASED, CommitReport, LeaseCheck, Leased
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.server.iceberg.leased import LeasedCommits
 from lakeward.spi import ROUND_KEY, TABLE_ID_KEY
+from lakeward_testing.waiting import wait_until
 from tests.unit.tiering.world import BookCoordinator, make_table
 
 TABLE_ID, ROUND = TableId("11111111-1111-4111-8111-111111111111"), RoundId("r1")
@@ -40,10 +42,25 @@ REPORT = CommitReport(
 SECRETS = {role: f"{role}-secret-{'x' * 20}" for role in ("job", "read", "other")}
 
 
+class WatchedLock:
+    """Says when a caller has to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock, self.has_waiter = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.has_waiter.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Door:
     def __init__(self, catalog: SqlCatalog) -> None:
-        self.coordinator, self.app = BookCoordinator(make_table()), FastAPI()
-        leased = LeasedCommits(self.coordinator, check_job)
+        self.coordinator, self.app, self.lock = BookCoordinator(make_table()), FastAPI(), WatchedLock()
+        leased = LeasedCommits(self.coordinator, check_job, [self.lock])
         tokens = [f"j:job:{SECRETS['job']}", f"r:read:{SECRETS['read']}", f"o:job:{SECRETS['other']}"]
         self.app.include_router(iceberg_router(catalog, TokenSet.parse(tokens), leased=leased))
 
@@ -129,3 +146,25 @@ def test_what_it_may_not_hold_is_refused_before_the_lease_is_checked(catalog: Sq
     assert door.commit(whole, token="read").status_code == 403
     assert door.commit(whole, token="other").status_code == 403
     assert head(catalog) is None
+
+
+def test_one_at_a_time_from_the_check_to_the_report(catalog: SqlCatalog) -> None:
+    """A second request arrives while the lease of the first is checked; it is checked once the first is reported."""
+    door, steps, answers = Door(catalog), list[str](), list[int]()
+    whole, second_checked = encode(LeasedCommit(check=CHECK, report=REPORT)), threading.Event()
+    second = threading.Thread(target=lambda: answers.append(door.commit(whole, number=2).status_code))
+
+    def on_check() -> None:
+        steps.append("check")
+        if len(steps) > 1:
+            second_checked.set()
+            return
+        second.start()
+        wait_until(lambda: door.lock.has_waiter.is_set() or second_checked.is_set(), limit_s=60)
+
+    door.coordinator.before_check = on_check
+    door.coordinator.before_commit = lambda: steps.append("report")
+    answers.append(door.commit(whole, number=1).status_code)
+    second.join(60)
+    assert steps == ["check", "report", "check", "report"]
+    assert answers == [200, 200]

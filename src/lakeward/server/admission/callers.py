@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
-from lakeward.protocol.routes import API, ICEBERG, OAUTH, PROTOCOL_HEADER, TABLE_ROWS
+from lakeward.protocol.routes import API, ICEBERG, LEASED_TYPE, OAUTH, PROTOCOL_HEADER, TABLE_ROWS
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH"})
 """A page may not send any other method to a foreign server without asking; we never say yes."""
@@ -34,6 +34,8 @@ _ROW_TYPES = frozenset(
 
 _FORM = frozenset({"application/x-www-form-urlencoded"})
 """A page may send one across: the call that takes it changes nothing and believes the secret in it alone."""
+
+_LEASED = frozenset({LEASED_TYPE})
 
 _OWN_SITES = frozenset({"same-origin", "none"})
 """Accepted values of `Sec-Fetch-Site`: our own page, and an address that a person typed."""
@@ -65,7 +67,8 @@ class Callers:
         site = headers.get("sec-fetch-site", "none").lower()
         if site not in _OWN_SITES and "origin" not in headers and path.startswith((f"{API}/", f"{ICEBERG}/")):
             raise ForeignCaller(header="Sec-Fetch-Site", value=site[:100])
-        types = _ROW_TYPES if path.endswith(f"/{_ROWS}") else _FORM if path == OAUTH else frozenset[str]()
+        types = _FORM if path == OAUTH else _LEASED if path.startswith(f"{ICEBERG}/") else frozenset[str]()
+        types = _ROW_TYPES if path.endswith(f"/{_ROWS}") else types
         if method in _CHANGING and not _is_json(headers, types):
             raise NotJson(what=f"{method} {path}", found=headers.get("content-type", "")[:100])
 

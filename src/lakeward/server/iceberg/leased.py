@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Tab
 
 from lakeward.errors import InvalidRequest, LakewardError, LeaseLost
 from lakeward.lake.iceberg.meta.summary import summary_of, totals_of
-from lakeward.model import JobName, SnapshotId
+from lakeward.model import JobName, SnapshotId, fault_point
 from lakeward.protocol.auth import Token
 from lakeward.protocol.codec import decode
 from lakeward.protocol.heartbeat import CommitAnswer, CommitReport, LeasedAnswer, LeasedCommit
@@ -39,7 +40,9 @@ class LeasedCommits:
 
     coordinator: CoordinatorClient
     check_job: Callable[[Token, JobName], None]
-    _locks: tuple[threading.Lock, ...] = field(default_factory=lambda: tuple(threading.Lock() for _ in range(_LOCKS)))
+    locks: Sequence[AbstractContextManager[object]] = field(
+        default_factory=lambda: [threading.Lock() for _ in range(_LOCKS)]
+    )
 
     def read(self, body: Any, token: Token, updates: Sequence[TableUpdate]) -> LeasedCommit:
         """Raises `InvalidRequest`, `Forbidden`."""
@@ -65,13 +68,14 @@ class LeasedCommits:
     ) -> LeasedAnswer:
         """Raises `LeaseLost`, and as the catalog's commit."""
         check = leased.check
-        with self._locks[hash(table.name()) % _LOCKS]:
+        with self.locks[hash(table.name()) % len(self.locks)]:
             verdict = self.coordinator.check_lease(check)
             if not verdict.held:
                 name = ".".join(table.name())
                 raise LeaseLost(table=name, round_id=check.round_id, job=check.job, reason=verdict.reason)
             began = time.monotonic()
             response = catalog.commit_table(table, requirements, (*updates, *_removals(verdict.expire)))
+            fault_point("catalog.before-report", round_id=check.round_id)
             return self._record(leased.report, response.metadata, time.monotonic() - began)
 
     def _record(self, report: CommitReport, metadata: TableMetadata, commit_s: float) -> LeasedAnswer:

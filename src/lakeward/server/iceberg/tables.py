@@ -139,6 +139,8 @@ class TableResource:
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
         request = call.parsed(CommitTableRequest, body)
         leased = None
+        if carried is not None and self._leased is None:
+            raise InvalidRequest(what="leased commit", reason="this catalog is of no coordinator, and checks no leases")
         if carried is not None and self._leased is not None:
             leased = self._leased.read(carried, call.token, request.updates)
         for update in request.updates:

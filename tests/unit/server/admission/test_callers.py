@@ -7,6 +7,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from lakeward.errors import ForeignCaller, NotJson
+from lakeward.protocol.routes import ICEBERG, LEASED_TYPE, OAUTH, TABLES
 from lakeward.server.admission.callers import Callers
 
 OPEN = Callers.of([], ["127.0.0.1", "lake.example"], has_tokens=False)
@@ -53,6 +54,14 @@ def test_its_own_page_and_a_chosen_one() -> None:
     ask(OPEN, host="localhost:9050", origin="http://localhost:9050")
     ask(GUARDED, host="lake.example", origin="https://lake.example")
     ask(CHOSEN, host="lake.example:9050", origin="https://board.example")
+
+
+def test_leased_commits_come_by_their_type_to_the_catalog_alone() -> None:
+    headers = Headers({"host": "localhost", "content-type": LEASED_TYPE})
+    OPEN.check("POST", f"{ICEBERG}/v1/namespaces/d/tables/t", headers)
+    for path in (OAUTH, TABLES):
+        with pytest.raises(NotJson):
+            OPEN.check("POST", path, headers)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])

@@ -40,17 +40,19 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from requests import codes
 from requests.exceptions import HTTPError, RequestException
 
 from lakeward.errors import CommitUnknown, InvalidRequest, LakeTableGone, LakeUnavailable, LeaseLost
 from lakeward.lake.core.failures import explain
-from lakeward.lake.iceberg.connect.connection import IcebergConnection
+from lakeward.lake.iceberg.connect.connection import COORDINATOR_ID, IcebergConnection
 from lakeward.lake.iceberg.meta.failures import database_errors
 from lakeward.lake.iceberg.meta.ownpaths import delete_old_metadata
 from lakeward.lake.iceberg.meta.summary import summary_of, totals_of
 from lakeward.model import RoundId
 from lakeward.protocol.codec import Packed, decode, encode
 from lakeward.protocol.heartbeat import LEASED, LeaseCheck, LeasedAnswer, LeasedCommit
+from lakeward.protocol.routes import LEASED_TYPE
 from lakeward.spi import TAG, LakeTotals
 
 FOR_EVER_MS = 2**63 - 1
@@ -170,8 +172,9 @@ def send(connection: IcebergConnection, table: Table, request: CommitRequest) ->
 def send_leased(
     connection: IcebergConnection, table: Table, request: CommitRequest, leased: LeasedCommit
 ) -> tuple[LakeTotals, LeasedAnswer | None]:
-    """Sends a leased commit. Returns figures of the table after it, and the coordinator's answer; None from a server
-    that was replaced by an older version since the catalog was opened. Raises `LeaseLost` and the errors of `send`."""
+    """Sends a leased commit. Returns figures of the table after it, and the coordinator's answer; None where the
+    catalog sent none. Raises `LeaseLost`, also where an older server replaced this one since the catalog was opened,
+    and the errors of `send`."""
     catalog, name = connection.catalog, table.name()
     assert isinstance(catalog, RestCatalog), "only a REST catalog names its coordinator"
     may_expire = tuple(int(s.snapshot_id) for s in leased.check.expirable)
@@ -183,10 +186,14 @@ def send_leased(
     body = f'{message.model_dump_json()[:-1]},"{LEASED}":{json.dumps(encode(leased))}}}'
     url = catalog.url(Endpoints.update_table, **catalog._split_identifier_for_path(message.identifier))
     with _ending(table, request):
-        response = catalog._session.post(url, data=body.encode(), headers={"Content-Type": "application/json"})
+        response = catalog._session.post(url, data=body.encode(), headers={"Content-Type": LEASED_TYPE})
         try:
             response.raise_for_status()
         except HTTPError as error:
+            if response.status_code == codes.unsupported_media_type:
+                catalog.properties.pop(COORDINATOR_ID, None)  # the next round checks its lease in a call of its own
+                reason, check = "the server was replaced by one that does not check leases with commits", leased.check
+                raise LeaseLost(table=".".join(name), round_id=check.round_id, job=check.job, reason=reason) from error
             _check_refused(response.text, ".".join(name), leased.check)
             _handle_non_200_response(error, _COMMIT_ERRORS)
         answer = response.json()
