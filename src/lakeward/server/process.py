@@ -45,6 +45,7 @@ from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import check_catalog_moved, load_mark, move_catalog_forward, remove_mark
 from lakeward.server.services import Services
 from lakeward.server.show.sampler import Sampler
+from lakeward.server.tablequota import TableQuota
 from lakeward.tiering.work.heap import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ class LakewardServer:
             bound_jobs=self.config.get(options.SERVER_JOBS_BOUND),
             before_change=store.ballast.before_write,
             max_requests=self.config.get(options.SERVER_QUOTA_REQUESTS),
-            max_tables=self.config.get(options.SERVER_QUOTA_TABLES),
+            quota=TableQuota(
+                self.config.get(options.SERVER_QUOTA_TABLES), self.config.get(options.SERVER_QUOTA_DEFINITIONS)
+            ),
             max_reads=self.config.get(options.SERVER_QUOTA_READS),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
             data=self.settings.data,

@@ -19,6 +19,7 @@ from lakeward.server.feed.history import History
 from lakeward.server.feed.pagesource import PageSource, ServerSource
 from lakeward.server.feed.tablefeed import TableFeed
 from lakeward.server.lakethreads import LakeThreads
+from lakeward.server.tablequota import TableQuota
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
@@ -81,7 +82,7 @@ class Services(PageServices):
     """None: a server without any lake of its own."""
 
     bound_jobs: bool = False
-    max_tables: int = 10_000
+    quota: TableQuota = field(default_factory=TableQuota)
     max_reads: int = 1_000
     data: Path = Path()
     host: str = "127.0.0.1"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -57,6 +58,7 @@ from lakeward.server.ingest.rowput import RowIntake
 from lakeward.server.routes.jobs import MOST_JOBS
 from lakeward.server.routes.tiering import MOST_ASKING
 from lakeward.server.services import Services
+from lakeward.server.tablequota import TableQuota
 from tests.kit.world import B0, PATH, CoordinatorWorld
 
 TOKENS = TokenSet.parse(["r:read:read", "w:write:write", "j:job:job", "a:admin:admin"])
@@ -412,12 +414,36 @@ def test_a_peer_that_leaves_in_the_middle_of_a_body_leaves_no_stack_in_the_log(
 
 def test_a_token_has_so_many_tables(services: Services, world: CoordinatorWorld) -> None:
     world.create()
-    full = Door(create_app(replace(services, max_tables=1)))
+    full = Door(create_app(replace(services, quota=TableQuota(max_tables=1))))
     descriptor = world.hot.load_table(PATH).descriptor.to_json()
     refused = full.ask("POST", routes.TABLES, {"path": "db.other", "descriptor": descriptor})
     assert (refused.status_code, refused.json()["code"], refused.json()["facts"]["what"]) == (429, "quota", "tables")
     again = {"path": str(PATH), "descriptor": descriptor, "if_not_exists": True}
     assert full.ask("POST", routes.TABLES, again).status_code == 200
+
+
+def test_a_token_has_so_many_bytes_of_definitions(services: Services, world: CoordinatorWorld) -> None:
+    world.create()
+    descriptor = world.hot.load_table(PATH).descriptor.to_json()
+    size, table = len(json.dumps(descriptor)), routes.TABLE.format(table=PATH)
+    column = {"add_columns": [Column(name="more", type=Int64Type()).to_json()]}
+    full = Door(create_app(replace(services, quota=TableQuota(max_bytes=size))))
+    asked: tuple[tuple[str, str, Any], ...] = (
+        ("POST", routes.TABLES, {"path": "db.other", "descriptor": descriptor}),
+        ("PATCH", table, column),
+        ("PATCH", table, {"properties": {"owner": "x" * 100}}),
+        ("POST", routes.SQL, {"query": f"ALTER TABLE {PATH} ADD COLUMN more BIGINT"}),
+        ("POST", routes.ADOPT.format(table="db.other"), {"descriptor": descriptor}),
+    )
+    for method, path, body in asked:
+        refused = full.ask(method, path, body)
+        facts = refused.json()["facts"]
+        assert (refused.status_code, facts["what"]) == (429, "bytes of table definitions"), path
+        assert facts["used"] > facts["limit"] == size
+    roomy = Door(create_app(replace(services, quota=TableQuota(max_bytes=3 * size))))
+    assert roomy.ask("PATCH", table, column).status_code == 200
+    again = {"add_columns": [Column(name="again", type=Int64Type()).to_json()]}
+    assert roomy.ask("PATCH", table, again).status_code == 429, "each schema that the table had counts"
 
 
 STRANGE: tuple[Any, ...] = (10**30, -1, 1e308, "x" * 10_000, None, [], {}, "\x00", "../../x", True, [[[[]]]])

@@ -80,6 +80,13 @@ SERVER_QUOTA_TABLES = option(
     "Tables among which a token may make another, of those that it may use.",
     SERVER,
 )
+SERVER_QUOTA_DEFINITIONS = option(
+    "server.quota.definitions",
+    size(minimum=1),
+    "64 mb",
+    "Bytes, as JSON, of the tables that a token may use with all their schemas; above it none is made or gets columns.",
+    SERVER,
+)
 SERVER_AUDIT = option(
     "server.audit",
     choice(Audit),

@@ -266,7 +266,7 @@ class EmbeddedStore(HotAdmin, HotStore):
         return [table.path for table in self.load_tables()]
 
     def load_tables(self) -> Sequence[TableInfo]:
-        return sorted((t.info for t in self.hot_tables()), key=lambda info: info.path)
+        return sorted((t.info for t in self.hot_tables()), key=lambda info: (info.path.database, info.path.table))
 
     # ---- partitions ----------------------------------------------------------------------------------------------
     def partitions(self, table: TableInfo) -> Sequence[str]:

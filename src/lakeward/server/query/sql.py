@@ -113,6 +113,7 @@ def run_alter(services: Services, asked: SqlQuery, token: Token) -> dict[str, An
     token.check_role(Role.ADMIN, what)
     token.check_table(path, what)
     check_altered(services, token, path, parsed.change.properties)
+    services.quota.check_change(token, path, parsed.change, services.store)
     planned = services.federation.alter(path, replace(parsed.change, dry_run=True))
     if parsed.change.dry_run:
         outcome = f"nothing was changed; {path} would have schema {planned.table.schema.schema_id}"

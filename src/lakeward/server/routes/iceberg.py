@@ -54,7 +54,7 @@ def router(services: Services) -> APIRouter:
     return iceberg_router(
         catalog,
         services.tokens,
-        services.max_tables,
+        services.quota.max_tables,
         services.coordinator.refresh_figures,
         note_read,
         check_lake,

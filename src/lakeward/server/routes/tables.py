@@ -6,7 +6,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from lakeward.errors import QuotaExceeded
 from lakeward.model import Column, TablePath, of_table
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.routes import DEFINE, TABLE, TABLES
@@ -23,23 +22,21 @@ def router(services: Services) -> APIRouter:
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
     def create(message: CreateTable, token: Token) -> TableAnswer:
-        paths = {t.path for t in services.store.load_tables() if token.may_use(t.path)}
-        if len(paths - {message.path}) >= services.max_tables:
-            limit = services.max_tables
-            raise QuotaExceeded(token_name=token.name, what="tables", used=len(paths), limit=limit)
+        services.quota.check_new(token, message.path, message.descriptor, services.store)
         check_new_table(services, token, message.path, message.descriptor.properties)
         return services.federation.create(message)
 
     def alter(path: TablePath, message: AlterTable, token: Token) -> TableAnswer:
         check_altered(services, token, path, message.properties)
+        services.quota.check_change(token, path, message, services.store)
         return services.federation.alter(path, message)
 
     @router.get(TABLES, dependencies=may_read)
     def list_tables(request: Request) -> JSONResponse:
         """Every table that the token may use, in name order."""
         token = caller(request)
-        tables = sorted((t for t in services.store.load_tables() if token.may_use(t.path)), key=lambda t: t.path)
-        return answer({"tables": [t.to_json() for t in tables]})
+        tables = services.store.load_tables()
+        return answer({"tables": [t.to_json() for t in tables if token.may_use(t.path)]})
 
     @router.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))
     async def create_table(request: Request) -> JSONResponse:

@@ -148,6 +148,7 @@ def _add_repairs(router: APIRouter, services: Services) -> None:
         another engine, with its rows; with a key as well, the load continues after the answer: an `AdoptionStatus`."""
         message, path = await read_message(request, AdoptTable), TablePath.parse(table)
         check_adopted(services, caller(request), path, message)
+        services.quota.check_new(caller(request), path, message.descriptor, services.store)
         federation = services.federation
         call = federation.adopt_keyed if message.foreign and message.primary_key else federation.adopt
         return answer(await services.lake_threads.ask(request, call, path, message))
