@@ -20,7 +20,7 @@ _COUNT_AGAIN_AFTER = 1000
 
 @dataclass
 class _Used:
-    """At most so much: what was counted once, and what was admitted since, whoever asked for it."""
+    """An upper bound: the tables at the last count, plus all that was admitted since."""
 
     tables: int
     bytes: int

@@ -180,11 +180,11 @@ def _line_problem(kind: str, message: str, record: str) -> str:
         return f"{counts[2]} {cells} where {counts[1]} are expected"
     if kind == _QUOTE:
         return OPEN_QUOTE if record.count('"') % 2 else "text behind a closed quote"
-    known = {
+    problems = {
         "LINE SIZE OVER MAXIMUM": "a record of more than 2 MB, as where a quote is not closed",
         "INVALID ENCODING": "a character of another encoding",
     }
-    return known.get(kind, "no record of this file")
+    return problems.get(kind, "no record of this file")
 
 
 def _is_fraction(kind: Any) -> bool:

@@ -97,13 +97,13 @@ def test_a_wrong_line_is_named(line: str, words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("last", "words"),
     [
-        ('"y\n3,c\n', "line 3, column name: a quote that is never closed"),
-        ('"y"z\n3,c\n', "line 3: text behind a closed quote"),
+        ('"2\n3,3\n', "line 3, column f: a quote that is never closed"),
+        ('"2"z\n3,3\n', "line 3: text behind a closed quote"),
     ],
 )
 def test_a_wrong_quote_is_named(last: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
-    file.write_text(f"id,name\n1,a\n2,{last}")
+    file.write_text(f"id,f\n1,1\n2,{last}")
     with pytest.raises(InvalidRequest) as caught:
         read_back(file, WriteFormat.CSV)
     assert words in caught.value.message
