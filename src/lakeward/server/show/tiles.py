@@ -44,7 +44,7 @@ class Tile:
     """The table that the figure is of."""
 
     detail: str = ""
-    """The figure in words, for that table."""
+    """The figure in words, for that table; without one, beside the figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +88,22 @@ def _sources(sources: Sequence[SourceStatus]) -> Tile:
     if stopped:
         name = stopped[0].source.name
         why = stopped[0].error or f"no ingest process reports; run `lakeward ingest {name}`"
-        advice = f"Source {name} is {stopped[0].phase}: {why}."
-        return Tile(key="sources", name="Sources that do not run", figure=f"{len(stopped)}", ok=False, rule=rule,
-                    advice=advice, page="jobs", about=name)  # fmt: skip
+        return Tile(
+            key="sources",
+            name="Sources that do not run",
+            figure=f"{len(stopped)}",
+            ok=False,
+            rule=rule,
+            advice=f"Source {name} is {stopped[0].phase}: {why}.",
+            page="#/jobs",
+        )
     if slot_bytes > MOST_SLOT_BYTES:
         advice = f"Postgres keeps log for source {worst.source.name}: let its ingest process run, or drop the source."
-        return Tile(key="sources", name="Slot lag", figure=f"{slot_bytes / 2**30:.1f} GiB", ok=False, rule=rule,
-                    advice=advice, page="jobs", about=worst.source.name)  # fmt: skip
+        figure, name = f"{slot_bytes / 2**30:.1f} GiB", "Slot lag"
+        return Tile(key="sources", name=name, figure=figure, ok=False, rule=rule, advice=advice, page="#/jobs")
     detail = f"slot keeps {slot_bytes / 2**20:.1f} MiB" if slot_bytes else ""
-    figure = f"{seconds:.1f} s"
-    return Tile(key="sources", name="Source lag, worst source", figure=figure, ok=True, rule=rule, page="jobs",
-                detail=detail)  # fmt: skip
+    name, figure = "Source lag, worst source", f"{seconds:.1f} s"
+    return Tile(key="sources", name=name, figure=figure, ok=True, rule=rule, detail=detail)
 
 
 def _rounds(seen: Overview) -> Tile:
