@@ -6,6 +6,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
+import shlex
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -296,3 +298,27 @@ def test_transactions_that_are_aborted_are_not_read_and_compacted_topics_are_who
     feed.broker.send_transaction(feed.name, [(b"1", b'{"id": 1, "n": 3}')], commit=True)
     feed.ingest(key="id", columns="id bigint, n int")
     assert feed.rows() == [{"id": 1, "n": 3}, {"id": 2, "n": 2}]
+
+
+def test_the_commands_of_the_page(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines of docs/kafka.md as they are, but for the names of broker and topics, until everything is stored."""
+    page = (Path(__file__).parents[2] / "docs/kafka.md").read_text()
+    block = next(b for b in re.findall(r"```bash\n(.*?)```", page, re.S) if "lakeward ingest" in b)
+    feed.send([("1", '{"id": 1, "total": 5}'), ("1", '{"id": 1, "total": 7}')], topic=f"{feed.name}-orders")
+    lines = block.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        for old, new in (
+            ("broker:9092", feed.broker.address),
+            ("/orders", f"/{feed.name}-orders"),
+            ("/shop-", f"/{feed.name}-"),
+            ("shop.orders", f"{feed.name}.first"),
+            ("--to shop", f"--to {feed.name}"),
+        ):
+            line = line.replace(old, new)
+        words = [*shlex.split(line)[1:], "--until-idle", "--json", "--server", feed.client.url]
+        assert app.run(words) == 0
+        assert '"rows": 2' in capsys.readouterr().out
+    assert feed.rows(f"{feed.name}.first") == [{"id": 1, "total": 7}]
+    raw = feed.rows(f"{feed.name}.{feed.name}-orders")
+    assert [row["value"] for row in raw] == [b'{"id": 1, "total": 5}', b'{"id": 1, "total": 7}']

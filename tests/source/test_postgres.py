@@ -231,3 +231,30 @@ def test_an_idle_table_lets_the_log_go(pair: Pair) -> None:
     pair.ingest()
     lag = f"SELECT confirmed_flush_lsn >= '{end}'::pg_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'"
     assert pair.sql(lag) == [(True,)]
+
+
+@soak
+def test_a_partitioned_table_is_one_table(pair: Pair) -> None:
+    """Rows of all partitions, of one that comes later, and rows that move between them; truncate of one and of all."""
+    pair.sql(
+        "CREATE TABLE m (id int, day date, n int, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE m_1 PARTITION OF m FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')",
+        "CREATE TABLE m_2 PARTITION OF m FOR VALUES FROM ('2026-02-01') TO ('2026-03-01')",
+        "INSERT INTO m SELECT g, '2026-01-01'::date + g % 50, g FROM generate_series(1, 300) g",
+    )
+    pair.ingest()
+    assert pair.check("m", "id, day, n") == 300
+    assert [path for path in pair.client.list_tables() if path.startswith(f"{pair.name}.")] == [f"{pair.name}.m"]
+    pair.sql(
+        "UPDATE m SET n = -n WHERE id <= 20",
+        "UPDATE m SET day = day + 31 WHERE day < '2026-01-10'",
+        "DELETE FROM m WHERE id BETWEEN 30 AND 60",
+        "CREATE TABLE m_3 PARTITION OF m FOR VALUES FROM ('2026-03-01') TO ('2026-04-01')",
+        "INSERT INTO m VALUES (1000, '2026-03-05', 7)",
+        "UPDATE m SET day = '2026-03-06' WHERE id = 1000",
+    )
+    pair.ingest()
+    assert pair.check("m", "id, day, n") == 270
+    pair.sql("TRUNCATE m", "INSERT INTO m VALUES (1, '2026-01-01', 1)")
+    pair.ingest()
+    assert pair.check("m", "id, day, n") == 1

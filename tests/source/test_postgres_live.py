@@ -6,12 +6,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+from lakeward.cli import app
 from lakeward.cli.source import hold, release, verify_postgres
+from lakeward.errors import LakewardError
 from lakeward.protocol import routes
 from lakeward.source.ingest import Ingest
 from lakeward.source.postgres.plugin import PostgresKind
@@ -19,6 +22,7 @@ from lakeward_testing.waiting import wait_until
 from tests.kit.postgres import Postgres
 from tests.kit.serverprocess import ServerProcess
 from tests.source.conftest import Pair
+from tests.spark.processes import Job, Server
 
 pytestmark = pytest.mark.soak
 
@@ -92,6 +96,41 @@ def test_a_hold_at_an_lsn_has_every_transaction_below_it_and_no_other(pair: Pair
         assert pair.stored("t", "id") == [(1,), (2,)]
         release(server, pair.name)
         wait_until(lambda: len(pair.stored("t", "id")) == 3, what="the rows behind the hold")
+
+
+def test_a_cut_at_an_lsn_reads_as_postgres_was_there(postgres: Postgres, tmp_path: Path) -> None:
+    server, name = Server(tmp_path / "server", {"table.datalake.freshness": "1 s"}), "cut_at"
+    job = Job(server, "a", spark=False)
+    postgres.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+    try:
+        with server.connect() as client:
+            pair = Pair(postgres, client, name)
+            pair.sql("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+            with running(pair):
+                wait_for_phase(pair, "streaming")
+                hold(client.server, name, "now", 60)
+                pair.sql("BEGIN; INSERT INTO t VALUES (2), (3); COMMIT")
+                (lsn,) = pair.sql("SELECT pg_current_wal_lsn()")[0]
+                pair.sql("INSERT INTO t VALUES (4)")
+                assert app.run(["source", "cut", name, "month-end", "--at", str(lsn), "--server", server.url]) == 0
+                wait_until(lambda: len(pair.stored("t", "id")) == 4, what="the row behind the cut")
+
+                def cut_rows() -> list[int]:
+                    return sorted(client.read(f"{name}.t", cut="month-end").to_table()["id"].to_pylist())
+
+                wait_until(
+                    lambda: cut_rows() == [1, 2, 3],
+                    limit_s=180,
+                    what="the cut in the lake",
+                    tolerate=(LakewardError,),
+                    state=job.text,
+                )
+            postgres.run(
+                f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '{name}'"
+            )
+    finally:
+        job.kill()
+        server.kill()
 
 
 def test_a_snapshot_that_is_stopped_half_way_goes_on(pair: Pair) -> None:

@@ -22,3 +22,15 @@ def test_every_diagram_has_a_picture_and_no_picture_is_left_over() -> None:
     ]
     drawn = {picture.stem for picture in (DOCS / "pictures/diagrams").glob("*.svg")}
     assert {sha256(text.encode()).hexdigest()[:16] for text in texts} == drawn, "run docs/pictures/diagrams.py"
+
+
+def test_cases_of_change_feeds_name_tests_that_exist() -> None:
+    folder = DOCS.parent / "tests/source"
+    rows = [line for line in (DOCS / "cdc.md").read_text().splitlines() if line.startswith("| ")][1:]
+    for row in rows:
+        cell = row.strip("| ").split(" | ")[-1]
+        file = ""
+        for name, test in re.findall(r"`(test_\w+\.py)?(?:::(\w+))?`", cell):
+            file = (folder / name).read_text() if name else file
+            assert not test or f"def {test}(" in file, row
+        assert file or cell == "the same", row
