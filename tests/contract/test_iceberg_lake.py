@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,13 @@ class IcebergContract(LakeContract):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("rest")
-    with serving(folder_options(folder)) as url:
+def rest_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rest")
+
+
+@pytest.fixture(scope="module")
+def server(rest_folder: Path) -> Iterator[str]:
+    with serving(folder_options(rest_folder)) as url:
         yield url
 
 
@@ -106,16 +111,17 @@ def close(lake: LakeStorage) -> None:
 
 
 class RestContract(IcebergContract):
-    """Our own catalog server between, in a process of its own; a fresh one for the class, a fresh database of names per
-    test.
-    """
+    """Our own catalog server between, in a process of its own; a fresh one for the class. Each test drops its tables
+    and their files: tables of the next test have the same folders, where an orphan removal would find them."""
 
     @pytest.fixture
-    def lake(self, server: str) -> Iterator[LakeStorage]:
+    def lake(self, server: str, rest_folder: Path) -> Iterator[LakeStorage]:
         lake = load_lake("iceberg", {"type": "rest", "uri": server})
         yield lake
         empty(lake)
         close(lake)
+        for path in (rest_folder / "warehouse").glob("*"):
+            shutil.rmtree(path)
 
 
 @pytest.mark.soak
