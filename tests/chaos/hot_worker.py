@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import LakewardError
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Bucket, TableInfo, TablePath

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Bucket, Column, Int64Type, Schema, StringType, TableDescriptor, TableId, TableInfo, TablePath

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import DiskFull
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lakeward.errors import OutOfSequence
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import (

@@ -55,9 +55,7 @@ from lakeward.protocol.heartbeat import (
     LeaseCheck,
     LeaseVerdict,
 )
-from lakeward.protocol.operate import (
-    TierNowAnswer,
-)
+from lakeward.protocol.operate import TierNowAnswer
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.tables import CutStatus
 from lakeward.spi import CoordinatorClient, HotAdmin, LakeStorage

@@ -25,17 +25,7 @@ from lakeward.coordinator.state.storedrecords import (
     read_side,
     side_key,
 )
-from lakeward.model import (
-    Ballast,
-    ExpiringSnapshot,
-    JobName,
-    LeaseId,
-    LeftOut,
-    OffsetMap,
-    SideId,
-    SnapshotId,
-    TableId,
-)
+from lakeward.model import Ballast, ExpiringSnapshot, JobName, LeaseId, LeftOut, OffsetMap, SideId, SnapshotId, TableId
 from lakeward.protocol.codec import load_json
 
 _MOST = 2**63

@@ -21,8 +21,7 @@ from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.kv.recovery import ORIGIN
 from lakeward.hot.embedded.log.active import MarkFile, SyncedMark
-from lakeward.hot.embedded.log.listed import save_listed
-from lakeward.hot.embedded.log.segment import Segment, index_path, log_path, writers_path
+from lakeward.hot.embedded.log.segment import Segment, index_path, log_path, save_listed, writers_path
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import fault_point
 

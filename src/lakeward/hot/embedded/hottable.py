@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,56 +12,34 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest, PartitionExpired, PartitionNotFound, WritesPaused
+from lakeward.errors import InvalidRequest, PartitionNotFound, WritesPaused
 from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.hotbucket import HotBucket
+from lakeward.hot.embedded.hotpartitions import HotPartitions
 from lakeward.hot.embedded.log.durable import make_folder
 from lakeward.hot.embedded.log.files import LogPlace
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.metadb import HotTableState
-from lakeward.hot.embedded.partitions import check_time, is_expired
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.model import (
-    HIVE_NULL,
-    Bucket,
-    BucketFunction,
-    CutEnds,
-    OffsetMap,
-    Schema,
-    TableInfo,
-    fault_point,
-    partition_name,
-    partition_values,
-)
+from lakeward.model import Bucket, CutEnds, OffsetMap, Schema, TableInfo, fault_point
 
 _log = logging.getLogger(__name__)
 
 
-class HotTable:
+class HotTable(HotPartitions):
     """Thread-safe. A bucket's log is made by the first write to it."""
 
     def __init__(self, stored: HotTableState, services: StoreServices) -> None:
-        self.info, self._folder, self._services = stored.info, stored.folder, services
+        super().__init__(stored, services)
         self.schemas: tuple[Schema, ...] = stored.schemas
         self.shape = RowShape(str(stored.info.path), stored.info.is_pk, stored.schemas)
-        self.options = services.options.table(stored.info)
         self.paused = stored.paused
         self.arrivals = Arrivals()
         self.ignored_rows = 0
         """Rows of old writers with a value for a dropped column."""
-        self._partitions = dict(stored.partitions)
         self._stopped, self._ends = dict(stored.stopped), dict(stored.ends)
         self._buckets: dict[Bucket, HotBucket] = {}
-        self._lock = threading.RLock()
-
-    @property
-    def folder(self) -> Path:
-        return self._services.folder.tables / self._folder
-
-    @property
-    def is_partitioned(self) -> bool:
-        return self.info.descriptor.is_partitioned
 
     def at_schema(self, schema_id: int) -> TableInfo:
         """The table at one of its schemas. Raises `InvalidRequest` for one that it never had."""
@@ -85,9 +62,6 @@ class HotTable:
         for name, partition_id in self._known_partitions():
             for bucket_folder in _bucket_folders(self.folder / f"p{partition_id}"):
                 self._open(Bucket(name, int(bucket_folder[1:])))
-
-    def _known_partitions(self) -> list[tuple[str, int]]:
-        return list(self._partitions.items()) if self.is_partitioned else [("", 0)]
 
     def find_bucket(self, bucket: Bucket) -> HotBucket | None:
         """None: nothing was ever written to it. Raises `PartitionNotFound`, `InvalidRequest` for one that cannot be."""
@@ -198,53 +172,7 @@ class HotTable:
     def _remote_parts(self, bucket: Bucket) -> list[str]:
         return [*self.remote_parts(), f"p{self._partitions.get(bucket.partition, 0)}", f"b{bucket.number}"]
 
-    def remote_parts(self) -> list[str]:
-        return remote_parts(self.info)
-
     # ---- partitions ----------------------------------------------------------------------------------------------
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        return tuple(sorted(self._partitions))
-
-    def create_partition(self, name: str) -> None:
-        """Safe to repeat. Raises `InvalidRequest`, `PartitionExpired`."""
-        with self._lock:
-            if name in self._partitions:
-                return
-            self._check_partition(name)
-            self._check_expired(name)
-            self._partitions[name] = self._services.meta.add_partition(
-                self.info.table_id, name, self._services.clock.now_ms()
-            )
-
-    def _check_partition(self, name: str) -> None:
-        what, keys = f"partition {name!r} of {self.info.path}", self.info.descriptor.partition_keys
-        values = partition_values(name)
-        if len(values) != len(keys):
-            raise InvalidRequest(
-                what=what, reason=f"{len(values)} values for partition keys {', '.join(keys) or '(none)'}"
-            )
-        partition_name(values)
-        for key, value in zip(self.info.descriptor.partitioning, values, strict=True):
-            key.check(value)
-        if HIVE_NULL in values and self.info.descriptor.bucket_function is BucketFunction.HUDI:
-            raise InvalidRequest(what=what, reason=f"Hudi's readers take {HIVE_NULL} for a partition without a value")
-        if self.options.auto_partition is not None:
-            check_time(self.options.auto_partition, str(self.info.path), name)
-        most = self._services.options.max_partitions
-        if len(self._partitions) >= most:
-            raise InvalidRequest(
-                what=what, reason=f"the table has {most} partitions, the most that max.partition.num allows"
-            )
-
-    def _check_expired(self, name: str) -> None:
-        if name and self.is_expired(name):
-            raise PartitionExpired(table=str(self.info.path), partition=name)
-
-    def is_expired(self, name: str) -> bool:
-        auto = self.options.auto_partition
-        return auto is not None and is_expired(auto, str(self.info.path), name, self._services.clock.now_ms())
-
     def drop_partition(self, name: str) -> None:
         """Its ends are remembered; its files are removed by upkeep. Raises `PartitionNotFound`."""
         with self._lock:
@@ -259,15 +187,6 @@ class HotTable:
             for bucket, end in ends.items():
                 self.raise_end(bucket, end)
             del self._partitions[name]
-
-    def remove_partition_files(self, partition_id: int) -> None:
-        """Deletes the files of a dropped partition. Raises `ServerUnavailable` when the remote tier does not answer.
-        Safe to repeat."""
-        fault_point("hotlog.before-drop-partition", partition_id=partition_id)
-        self._services.folder.remove(self.folder / f"p{partition_id}")
-        if self._services.remote is not None:
-            self._services.remote.remove([*self.remote_parts(), f"p{partition_id}"])
-        self._services.meta.forget_partition(partition_id)
 
     # ---- changes -------------------------------------------------------------------------------------------------
     def alter(self, info: TableInfo) -> None:
@@ -322,8 +241,3 @@ def _bucket_folders(folder: Path) -> list[str]:
         return sorted(name for name in os.listdir(folder) if name.startswith("b"))
     except FileNotFoundError:
         return []
-
-
-def remote_parts(info: TableInfo) -> list[str]:
-    """Where a table's segments lie in the remote tier."""
-    return [info.path.database, f"{info.path.table}-{info.table_id}"]

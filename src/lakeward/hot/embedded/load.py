@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeward.bucketing import assign_buckets
 from lakeward.bucketing.pieces import split_buckets, split_partitions
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.hot.embedded.kv.bucket import make_builder
+from lakeward.hot.embedded.kv.bucketdatabase import make_builder
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.load import KvLoad
 from lakeward.hot.embedded.metadb import StoredLoad

@@ -30,8 +30,8 @@ from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.kv.bucket import lookup_nothing
 from lakeward.hot.embedded.load import EmbeddedLoad
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.log import BucketLog
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.hot.embedded.metadb import HotTableState, StoredLoad
 from lakeward.hot.embedded.offsetguard import find_behind, guard_bucket, load_newer
 from lakeward.hot.embedded.options import StoreOptions

@@ -15,7 +15,8 @@ from functools import partial
 from lakeward.config import Option, options
 from lakeward.config.options import Fsync
 from lakeward.hot.embedded.hotbucket import HotBucket
-from lakeward.hot.embedded.hottable import HotTable, remote_parts
+from lakeward.hot.embedded.hotpartitions import remote_parts
+from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.partitions import plan_precreate
 from lakeward.hot.embedded.services import StoreServices

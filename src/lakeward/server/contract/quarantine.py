@@ -12,7 +12,7 @@ from itertools import count
 from lakeward.config import Config, options
 from lakeward.coordinator.federation import Federation
 from lakeward.errors import TableNotFound
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Clock, TableInfo, TablePath, fault_point
 from lakeward.protocol.quarantine import BadRow, QuarantinedRow

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lakeward.client.routing import Router
 from lakeward.errors import InvalidInput, InvalidRequest, InvalidRows, PartitionExpired
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
 from lakeward.model import TableId, TableInfo, TablePath, fault_point
 from lakeward.protocol.quarantine import QuarantinedRow, QuarantineList, Redriven, RedriveRows

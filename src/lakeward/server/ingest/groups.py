@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakeward.client.routing import Router
 from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, OutOfSequence, TableNotFound
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
 from lakeward.model import Bucket, TableId, TableInfo, TablePath, fault_point

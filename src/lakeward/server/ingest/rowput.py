@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakeward.client.routing import Router
 from lakeward.config.options import SchemaContract
 from lakeward.errors import IdempotencyKeyReused, InvalidRequest, InvalidRows, OutOfSequence
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.quota import WriterQuotas

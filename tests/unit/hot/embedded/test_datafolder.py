@@ -21,7 +21,7 @@ from lakeward.errors import (
     UnsafePath,
 )
 from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import OFFSET, Bucket, TablePath
 from lakeward_testing.faults import Faults

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import DiskFull
 from lakeward.hot.embedded.disk import DiskReserve
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward_testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows

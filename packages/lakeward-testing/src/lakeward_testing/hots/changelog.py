@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
-from lakeward.hot.embedded.log.writers import WriterTable
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence, WriterTable
 from lakeward.model import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, TIMESTAMP_COLUMN_TYPE
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 
 
 class ChangelogLog(Protocol):

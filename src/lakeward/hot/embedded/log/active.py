@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lakeward.hot.embedded.log.durable import find_file, seal
+from lakeward.hot.embedded.log.durable import ReopenedFile, find_file, seal
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
-from lakeward.hot.embedded.log.reopened import ReopenedFile
 from lakeward.hot.embedded.log.segment import Segment, log_path
 
 MARK_MAGIC, LISTED_MAGIC = b"LWM1", b"LWM2"

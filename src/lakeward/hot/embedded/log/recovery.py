@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeward.errors import CorruptBatch
-from lakeward.hot.embedded.log.active import (
-    ActiveSegment,
-    SyncedMark,
-    find_mark,
-    is_mark_lost,
-    mark_path,
-    says_listed,
-)
-from lakeward.hot.embedded.log.appended import Appended
+from lakeward.hot.embedded.log.active import ActiveSegment, SyncedMark, find_mark, is_mark_lost, mark_path, says_listed
 from lakeward.hot.embedded.log.durable import (
     find_file,
     find_sealed,
@@ -29,12 +21,13 @@ from lakeward.hot.embedded.log.durable import (
     write_whole,
 )
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
-from lakeward.hot.embedded.log.listed import find_listed, list_path, save_listed
 from lakeward.hot.embedded.log.segment import (
     INDEX_MAGIC,
     Segment,
+    find_listed,
     index_path,
     list_bases,
+    list_path,
     load_segment,
     log_path,
     lost_bytes,
@@ -42,11 +35,12 @@ from lakeward.hot.embedded.log.segment import (
     lost_segment,
     pack_index,
     remove_files,
+    save_listed,
     unpack_index,
     writers_path,
 )
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
-from lakeward.hot.embedded.log.writers import WriterTable
+from lakeward.hot.embedded.log.writers import Appended, WriterTable
 from lakeward.hot.logbatch.header import LogBatchHeader
 
 WRITERS_MAGIC = b"LWW1"

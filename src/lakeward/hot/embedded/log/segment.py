@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,3 +112,21 @@ def remove_files(folder: Path, base: int) -> None:
     """The log file first: without it the others mean nothing. Safe to repeat."""
     for path in (log_path(folder, base), index_path(folder, base), writers_path(folder, base)):
         path.unlink(missing_ok=True)
+
+
+LIST_MAGIC = b"LWS1"
+
+
+def list_path(folder: Path) -> Path:
+    return folder / "segments"
+
+
+def find_listed(folder: Path) -> list[int] | None:
+    """The bases; None in a folder of an earlier version, or when the file is damaged."""
+    body = find_file(list_path(folder), LIST_MAGIC)
+    return None if body is None else [int(base) for base in json.loads(body)]
+
+
+def save_listed(folder: Path, bases: Sequence[int], *, sync: bool) -> None:
+    """A new segment need not be in it until the mark passes it; one that goes must be out of it before (`sync`)."""
+    write_whole(list_path(folder), seal(LIST_MAGIC, json.dumps(list(bases)).encode()), sync=sync)

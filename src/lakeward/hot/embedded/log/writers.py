@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakeward.errors import OutOfSequence, WriterForgotten
-from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
+from lakeward.errors import InvalidRequest, OutOfSequence, WriterForgotten
 from lakeward.protocol.flight import MAX_UNDER_WAY
 
 REMEMBERED = MAX_UNDER_WAY
@@ -99,3 +98,35 @@ class WriterTable:
 
 def _after(sequence: int) -> int:
     return 0 if sequence == MAX_SEQUENCE else sequence + 1
+
+
+MAX_WRITER_ID = 2**63 - 1
+MAX_SEQUENCE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSequence:
+    """A writer and the number of its put to one bucket: from 0, one more each time, after 2^31 - 1 from 0 again.
+
+    `age_ms`: how long ago it was first sent; 0: it is sent for the first time."""
+
+    writer_id: int
+    sequence: int
+    age_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.writer_id <= MAX_WRITER_ID or not 0 <= self.sequence <= MAX_SEQUENCE or self.age_ms < 0:
+            reason = "a writer id is 0 to 2^63 - 1, a sequence 0 to 2^31 - 1, an age no less than 0"
+            raise InvalidRequest(what=f"writer {self.writer_id}, sequence {self.sequence}", reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The offsets `[start, stop)` of a put; a put without records takes one offset that names no row.
+
+    `duplicate`: the put was here before, these are its first offsets and nothing was stored again."""
+
+    start: int
+    stop: int
+    timestamp_ms: int = 0
+    duplicate: bool = False

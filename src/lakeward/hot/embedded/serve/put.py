@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.ipcheader import MALFORMED, read_layout
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.serve.acks import Acknowledger
 from lakeward.hot.embedded.serve.budget import TokenBudget
 from lakeward.hot.embedded.serve.declared import unpacked_bytes

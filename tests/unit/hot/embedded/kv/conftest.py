@@ -14,7 +14,7 @@ import pytest
 from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.model import (
     Bucket,
     ChangeType,

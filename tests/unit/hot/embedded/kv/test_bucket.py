@@ -11,7 +11,7 @@ import pytest
 from lakeward.config import Config
 from lakeward.errors import InvalidRows, OutOfSequence
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.model import Column, Int32Type, StringType
 
 Row = dict[str, Any]

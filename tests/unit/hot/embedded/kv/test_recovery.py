@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward_testing.faults import Faults
 
 

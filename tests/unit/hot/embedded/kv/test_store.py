@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import DiskFull, InvalidRequest, InvalidRows, SchemaChanged
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Bucket, ChangeType, Column, TableInfo, parse_type
 from tests.unit.hot.embedded.yard import B0, Yard

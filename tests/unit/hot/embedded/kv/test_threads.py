@@ -10,7 +10,7 @@ from typing import Any
 from lakeward.changelog import Fold
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
-from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward_testing.faults import Faults
 
 WRITERS, PUTS, KEYS = 3, 40, 10

@@ -13,10 +13,9 @@ import pytest
 
 from lakeward.errors import BucketStopped, BucketUnavailable, DiskFull, FaultInjected, OutOfSequence
 from lakeward.hot.embedded.log.active import MarkFile, find_mark, mark_path
-from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.hot.embedded.log.listed import find_listed, list_path
-from lakeward.hot.embedded.log.segment import list_bases, log_path, remove_files, writers_path
+from lakeward.hot.embedded.log.segment import find_listed, list_bases, list_path, log_path, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import TableInfo
 from lakeward_testing.faults import Faults

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import BucketStopped, InvalidOptionValue, OffsetOutOfRange, ServerUnavailable
-from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.remote import RemoteLog, RemoteTier
 from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.log.segment import Segment, list_bases
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import TableInfo
 from lakeward_testing.faults import Faults

@@ -8,8 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lakeward.errors import InvalidRequest, OutOfSequence, WriterForgotten
-from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
-from lakeward.hot.embedded.log.writers import BUSY_WRITER_MS, KEPT, REMEMBERED, WriterTable
+from lakeward.hot.embedded.log.writers import (
+    BUSY_WRITER_MS,
+    KEPT,
+    MAX_SEQUENCE,
+    REMEMBERED,
+    Appended,
+    WriterSequence,
+    WriterTable,
+)
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model import Bucket
 from lakeward.protocol.flight import MAX_UNDER_WAY

@@ -17,7 +17,7 @@ from lakeward.client.columns import parse_columns
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.grpcserver import TlsPair

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import BucketStopped, InvalidRows
-from lakeward.hot.embedded.log.appended import Appended
+from lakeward.hot.embedded.log.writers import Appended
 from lakeward.hot.embedded.serve.acks import UNDER_WAY
 from lakeward.model import Bucket
 from lakeward.protocol.flight import PutKind
