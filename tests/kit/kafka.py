@@ -64,9 +64,9 @@ class Broker:
     def offsets(self, topic: str) -> list[tuple[int, int]]:
         """Partition and offset of every message that the topic has now."""
         where = ("--bootstrap-server", self.address, "--topic", topic, "--from-beginning", "--timeout-ms", "20000")
-        shown = [part for name in ("partition", "offset") for part in ("--formatter-property", f"print.{name}=true")]
+        shown = [part for name in ("partition", "offset") for part in ("--property", f"print.{name}=true")]
         tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-        text = self._run(tool, *where, *shown, "--formatter-property", "print.value=false")
+        text = self._run(tool, *where, *shown, "--property", "print.value=false")
         return [(int(p), int(o)) for p, o in re.findall(r"Partition:(\d+)\s+Offset:(\d+)", text)]
 
     def send(self, topic: str, rows: Iterable[tuple[str, str]]) -> None:

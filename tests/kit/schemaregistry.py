@@ -90,7 +90,13 @@ class SchemaRegistryServer:
             return 200, self._shown(number, serialized)
         versions = self.subjects.get(parts[1], [])
         if body is not None:
-            return 200, {"id": self._register(parts[1], {"references": [], **body})}
+            number = self._register(parts[1], {**body, "references": body.get("references") or []})
+            return 200, {
+                "subject": parts[1],
+                "id": number,
+                "version": self.subjects[parts[1]].index(number) + 1,
+                **body,
+            }
         if not versions:
             return 404, {"error_code": 40401, "message": f"Subject '{parts[1]}' not found."}
         version = len(versions) if parts[3] == "latest" else int(parts[3])
@@ -98,8 +104,9 @@ class SchemaRegistryServer:
         return 200, {"subject": parts[1], "id": number, "version": version, **self._shown(number, serialized)}
 
     def _shown(self, number: int, serialized: bool) -> dict[str, Any]:
+        """Clients register Protobuf as text, or as a descriptor in base64."""
         body = self.schemas[number]
-        if serialized and body.get("schemaType") == "PROTOBUF":
+        if serialized and body.get("schemaType") == "PROTOBUF" and "syntax" in body["schema"]:
             return {**body, "schema": base64.b64encode(self._descriptor(body)).decode()}
         return body
 
