@@ -92,20 +92,20 @@ MUTATIONS = (
     drop(
         "a rollback is built on",
         "reconcile.py",
-        "if own.is_rolled_back and own.newest is not None and not as_is:",
+        "if history.is_rolled_back and history.newest is not None and not as_is:",
         "a_rollback_is_noticed or a_rollback_is_never_built_on",
     ),
     drop("another table's lake", "reconcile.py", "if owner != table_id:", "another_tables_lake_is_refused"),
     Mutation(
         "fence and generation go back",
-        (("reconcile.py", "for k in own.counted)", "for k in (commit.keys,))"),),
+        (("reconcile.py", "for k in history.counted)", "for k in (commit.keys,))"),),
         "fence_and_generation_do_not_go_back",
     ),
     Mutation(
         "protected snapshots expire",
         (
             ("log.py", "if s not in retained]", "]"),
-            ("maintenance.py", "protected = self._log.protected(ground)", "protected = set[SnapshotId]()"),
+            ("storage.py", "protected = self._log.protected(ground)", "protected = set[SnapshotId]()"),
         ),
         "tagged_snapshot_and_the_head_stay or has_a_name_stays or with_a_name_stays or old_snapshots_only",
     ),
@@ -135,13 +135,13 @@ MUTATIONS = (
     ),
     Mutation(
         "late deletes stay behind",
-        (("positions.py", "late |= _carry_over(new, own, result, deleted)", "pass"),),
+        (("positions.py", "late |= _carry_over(new, new_files, result, deleted)", "pass"),),
         "deletes_that_came_since_the_plan",
         BY_POSITION,
     ),
     Mutation(
         "a group without its inputs",
-        (("positions.py", "if all(self._files.was_emptied(ground, f, result) for f in gone):", "if True:"),),
+        (("positions.py", "if all(self._files.was_emptied(ground, f, result) for f in missing_inputs):", "if True:"),),
         "lost_an_input_is_left_out or files_that_another_engine_rewrote",
         BY_POSITION,
     ),
@@ -155,17 +155,21 @@ MUTATIONS = (
 )
 
 
+def apply(mutation: Mutation, source: Path) -> None:
+    for name, old, new in mutation.edits:
+        file = source / "lakeward" / "lake" / "core" / name
+        text = file.read_text()
+        if text.count(old) != 1:
+            raise ValueError(f"{mutation.name}: {name} has {text.count(old)} times: {old}")
+        file.write_text(text.replace(old, new))
+
+
 def survivors(mutation: Mutation) -> tuple[list[str], str]:
     """Formats whose suite does not notice, and what pytest printed."""
     with tempfile.TemporaryDirectory(prefix="lakeward-mutation-") as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        for name, old, new in mutation.edits:
-            file = source / "lakeward" / "lake" / "core" / name
-            text = file.read_text()
-            if text.count(old) != 1:
-                raise ValueError(f"{mutation.name}: {name} has {text.count(old)} times: {old}")
-            file.write_text(text.replace(old, new))
+        apply(mutation, source)
         suites = [f"tests/contract/{SUITES[f]}" for f in mutation.formats]
         command = [
             sys.executable,

@@ -3,9 +3,19 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from tests.contract.mutations import MUTATIONS, Mutation, survivors
+from tests.contract.mutations import MUTATIONS, ROOT, Mutation, apply, survivors
+
+
+def test_each_mutation_changes_code_that_exists(tmp_path: Path) -> None:
+    for number, mutation in enumerate(MUTATIONS):
+        source = tmp_path / str(number)
+        shutil.copytree(ROOT / "src" / "lakeward" / "lake" / "core", source / "lakeward" / "lake" / "core")
+        apply(mutation, source)
 
 
 @pytest.mark.soak
