@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
@@ -22,33 +22,36 @@ from lakeward.config.java import load_java
 
 PYSPARK = "pyspark==4.1.4"
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
+AWS = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
 
-class JavaIceberg:
-    """The other side of `java_engine.py`."""
+class LineProcess:
+    """A process that answers a line of JSON with a line of JSON."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         assert self._hear() == {"ready": True}
 
+    @staticmethod
+    @contextmanager
+    def started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=dict(variables)
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process
+        finally:
+            process.stdin.close()
+            process.wait(120)
+            process.stdout.close()
+
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    def sql(self, text: str) -> list[dict[str, Any]]:
-        return self._ask({"sql": text})
-
-    def read(self, metadata_location: str) -> list[dict[str, Any]]:
-        return self._ask({"path": metadata_location})
-
-    def select(self, metadata_location: str, *expressions: str) -> list[dict[str, Any]]:
-        return self._ask({"path": metadata_location, "select": list(expressions)})
-
-    def copy(self, metadata_location: str, folder: Path) -> pa.Table:
-        """What it reads, through a Parquet file: JSON has no NaN and no bytes."""
-        self._ask({"path": metadata_location, "to": str(folder)})
-        return pq.read_table(folder)
 
     def _ask(self, order: dict[str, Any]) -> list[dict[str, Any]]:
         assert self._process.stdin is not None
@@ -66,6 +69,24 @@ class JavaIceberg:
             line = self._process.stdout.readline()
         found: dict[str, Any] = json.loads(line or '{"error": "the engine ended"}')
         return found
+
+
+class JavaIceberg(LineProcess):
+    """The other side of `java_engine.py`."""
+
+    def sql(self, text: str) -> list[dict[str, Any]]:
+        return self._ask({"sql": text})
+
+    def read(self, metadata_location: str) -> list[dict[str, Any]]:
+        return self._ask({"path": metadata_location})
+
+    def select(self, metadata_location: str, *expressions: str) -> list[dict[str, Any]]:
+        return self._ask({"path": metadata_location, "select": list(expressions)})
+
+    def copy(self, metadata_location: str, folder: Path) -> pa.Table:
+        """What it reads, through a Parquet file: JSON has no NaN and no bytes."""
+        self._ask({"path": metadata_location, "to": str(folder)})
+        return pq.read_table(folder)
 
 
 def environment(artifacts: Sequence[str]) -> tuple[Path, list[Path]]:
@@ -92,9 +113,15 @@ def _make(folder: Path, artifacts: Sequence[str]) -> tuple[Path, list[Path]]:
 
 
 @contextmanager
-def start_java(catalog: str, warehouse: str = "default") -> Iterator[JavaIceberg]:
+def start_java(
+    catalog: str,
+    warehouse: str = "default",
+    *,
+    artifacts: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> Iterator[JavaIceberg]:
     """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that
-    catalog.
+    catalog. `artifacts`: more jars. `options`: of the catalog.
     """
     settings = {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -103,10 +130,11 @@ def start_java(catalog: str, warehouse: str = "default") -> Iterator[JavaIceberg
         "spark.sql.catalog.lake.uri": catalog,
         "spark.sql.catalog.lake.warehouse": warehouse,
         "spark.sql.catalog.lake.cache-enabled": "false",
+        **{f"spark.sql.catalog.lake.{name}": value for name, value in (options or {}).items()},
         "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.own.type": "hadoop",  # its warehouse is SET before its first use
     }
-    with _engine("iceberg", ICEBERG, settings) as engine:
+    with _engine("iceberg", (*ICEBERG, *artifacts), settings) as engine:
         yield engine
 
 
@@ -133,14 +161,5 @@ def _engine(format: str, artifacts: Sequence[str], settings: dict[str, str]) -> 
     }
     told = json.dumps({"spark.jars": ",".join(map(str, jars)), **settings})
     command = [str(python), str(Path(__file__).with_name("java_engine.py")), format, told]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
-    )
-    try:
+    with LineProcess.started(command, variables) as process:
         yield JavaIceberg(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(120)
-        assert process.stdout is not None
-        process.stdout.close()

@@ -4,8 +4,10 @@ token, and no credentials of the store."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from lakeward.model import SystemClock
 from lakeward.server.iceberg.vending import CredentialVendor, VendOptions
 from lakeward_testing.clock import ManualClock
 from lakeward_testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
+from lakeward_testing.waiting import wait_until
+from tests.interop.javaiceberg import AWS, start_java
 from tests.kit.iceberg.engines import duckdb_connection
 from tests.kit.iceberg.s3 import REGION, S3Store, s3_store
 from tests.oracle.liveworld import LiveWorld, live_world
@@ -30,15 +34,34 @@ class TokenGate(HttpProxy):
     """In front of the store: takes calls of the server's own key, and of others with a session token."""
 
     refused = vended = 0
+    last_token = ""
+    over: frozenset[str] = frozenset()
+    """Session tokens that the store takes no more."""
 
     def treat(self, request: ProxyRequest) -> ProxyAnswer | None:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        is_vended = "x-amz-security-token" in headers
-        self.vended += is_vended
-        if not is_vended and "Credential=server/" not in headers.get("authorization", ""):
+        token = headers.get("x-amz-security-token", "")
+        self.vended += bool(token)
+        self.last_token = token or self.last_token
+        if token in self.over or (not token and "Credential=server/" not in headers.get("authorization", "")):
             self.refused += 1
             return ProxyAnswer(403, {"content-type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
         return self.send(request)
+
+
+class ShortSts(HttpProxy):
+    """In front of the store's STS: its credentials end after this time, in place of an hour."""
+
+    life_s = 3_600.0
+
+    def treat(self, request: ProxyRequest) -> ProxyAnswer | None:
+        answered = self.send(request)
+        if answered is None or b"<Expiration>" not in answered.body:
+            return answered
+        ends = datetime.now(UTC) + timedelta(seconds=self.life_s)
+        body = re.sub(rb"<Expiration>[^<]*", f"<Expiration>{ends:%Y-%m-%dT%H:%M:%SZ}".encode(), answered.body)
+        headers = {n: v for n, v in answered.headers.items() if n.lower() != "content-length"}
+        return replace(answered, headers=headers, body=body)
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,7 @@ class S3World:
     gate: TokenGate
     clock: ManualClock
     options: dict[str, str]
+    sts: ShortSts
 
     def catalog(self, warehouse: str, secret: str = "reader-secret") -> Any:
         return load_catalog("x", type="rest", uri=self.live.url, warehouse=warehouse, token=secret)
@@ -61,7 +85,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3World]:
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
-        gate = TokenGate(store.endpoint)
+        gate, sts = TokenGate(store.endpoint), ShortSts(store.endpoint)
         options = {
             "type": "sql",
             "uri": f"sqlite:///{tmp_path / 'catalog.db'}",
@@ -72,11 +96,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3World]:
             "s3.access-key-id": "server",
             "s3.secret-access-key": "server-secret",
             "vend-role": ROLE,
-            "vend-endpoint": store.endpoint,
+            "vend-endpoint": sts.url,
         }
         with live_world(tmp_path, keep_s=60, clock=clock, options=options, tokens=TOKENS) as live:
-            yield S3World(live, store, gate, clock, options)
+            yield S3World(live, store, gate, clock, options, sts)
         gate.close()
+        sts.close()
 
 
 def rows(*ids: int, v: str = "v") -> list[dict[str, Any]]:
@@ -134,14 +159,14 @@ def test_who_gets_which_credentials(world: S3World, caplog: pytest.LogCaptureFix
     answer = load(world, "live", "reader-secret", **asking)
     config = answer.json()["config"]
     assert answer.json()["storage-credentials"] == [{"prefix": answer.json()["metadata"]["location"], "config": config}]
+    path = config.pop("client.refresh-credentials-endpoint")
+    assert path == "/v1/live/namespaces/db/tables/t/credentials"
     again = load(world, "live", "reader-secret", **asking)
-    assert again.json()["config"] == config, "the first half of their life"
+    assert again.json()["config"].items() > config.items(), "the first half of their life"
     assert load(world, "live", "reader-secret", if_none_match=again.headers["etag"], **asking).status_code == 304
     others = [load(world, w, s, **asking).json()["config"] for w in ("default", "live") for s in ("job-secret",)]
     assert len({c["s3.session-token"] for c in (config, *others)}) == 3
-    url = f"{world.live.url}/v1/live/namespaces/db/tables/t/credentials"
-    given = {"authorization": "Bearer reader-secret", "x-iceberg-access-delegation": "vended-credentials"}
-    fresh = httpx.get(url, headers=given)
+    fresh = httpx.get(world.live.url + path, headers={"authorization": "Bearer reader-secret"})
     assert fresh.json()["storage-credentials"][0]["config"] == config
     assert config["s3.secret-access-key"] not in caplog.text
 
@@ -161,3 +186,32 @@ def test_credentials_are_renewed_in_time(world: S3World) -> None:
     assert second is not None
     assert second.config["s3.session-token"] != first.config["s3.session-token"]
     assert replace(second, ends_at_ms=0, config={}) == replace(first, ends_at_ms=0, config={})
+
+
+@pytest.mark.soak
+def test_java_reads_past_the_end_of_its_credentials(world: S3World) -> None:
+    """Spark keeps the loaded table, so that only the refresh endpoint gives it new credentials."""
+    world.sts.life_s = 5.0
+    parts = world.live.lakeward
+    parts.create("db.t", COLUMNS, primary_key="id", buckets=2)
+    parts.upsert("db.t", rows(*range(20)))
+    parts.tier("db.t")
+    parts.upsert("db.t", rows(*range(15, 25), v="new"))
+    options = {
+        "token": "reader-secret",
+        "header.X-Iceberg-Access-Delegation": "vended-credentials",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "cache-enabled": "true",
+        "cache.expiration-interval-ms": "-1",
+    }
+    query = "SELECT count(*) AS n, count_if(v = 'new') AS changed FROM lake.db.t"
+    with start_java(world.live.url, "live", artifacts=[AWS], options=options) as spark:
+        assert spark.sql(query) == [{"n": 25, "changed": 10}]
+        spent, ends = world.gate.last_token, datetime.now(UTC) + timedelta(seconds=world.sts.life_s)
+        assert spent
+        parts.upsert("db.t", rows(99))
+        wait_until(lambda: datetime.now(UTC) > ends, what="the end of the credentials")
+        world.gate.over = frozenset({spent})
+        assert spark.sql(query) == [{"n": 25, "changed": 10}], "the table that it loaded"
+        assert world.gate.last_token != spent
+        assert world.gate.refused == 0

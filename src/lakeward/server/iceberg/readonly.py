@@ -118,7 +118,7 @@ class ReadOnlyTables:
         tag = f'"{name}"' if vended is None else f'"{name}-{vended.ends_at_ms}"'
         if call.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
-        response = answer_vended(found.location, found.metadata, vended, found.body)
+        response = answer_vended(call, call.table, (found.location, found.metadata), vended, found.body)
         response.headers["ETag"] = tag
         return response
 
@@ -126,7 +126,7 @@ class ReadOnlyTables:
         """New ones for a client whose own are about to end. They read and do not write."""
         ReadOnlyName.parse(call.path["warehouse"])
         metadata = self._catalog.load_table(call.table).metadata
-        vended = None if self._vendor is None else self._vendor.find(call, metadata, writes=False)
+        vended = None if self._vendor is None else self._vendor.renew(call, metadata, writes=False)
         return answer({"storage-credentials": [] if vended is None else [vended.to_json()]})
 
     def exists(self, call: CatalogCall) -> Response:

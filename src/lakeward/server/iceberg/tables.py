@@ -70,12 +70,12 @@ class TableResource:
         table = self._catalog.load_table(call.table)
         if not call.is_own and len(call.table) == 2:
             self._on_read(TablePath(*call.table))
-        return self._answer_loaded(call, table.metadata_location, table.metadata)
+        return self._answer_loaded(call, call.table, table.metadata_location, table.metadata)
 
     def credentials(self, call: CatalogCall) -> Response:
         """New ones for a client whose own are about to end."""
         metadata = self._catalog.load_table(call.table).metadata
-        vended = None if self._vendor is None else self._vendor.find(call, metadata, writes=True)
+        vended = None if self._vendor is None else self._vendor.renew(call, metadata, writes=True)
         return answer({"storage-credentials": [] if vended is None else [vended.to_json()]})
 
     def exists(self, call: CatalogCall) -> Response:
@@ -104,10 +104,10 @@ class TableResource:
         }
         if not request.stage_create:
             table = self._catalog.create_table(name, **options)
-            return self._answer_loaded(call, table.metadata_location, table.metadata)
+            return self._answer_loaded(call, name, table.metadata_location, table.metadata)
         if not isinstance(self._catalog, MetastoreCatalog):
             raise NotImplementedError("this catalog cannot stage a table")
-        return self._answer_loaded(call, None, self._catalog._create_staged_table(name, **options).metadata)
+        return self._answer_loaded(call, name, None, self._catalog._create_staged_table(name, **options).metadata)
 
     def register(self, call: CatalogCall) -> Response:
         body = call.json()
@@ -131,7 +131,7 @@ class TableResource:
         self._check_own(call, name, [metadata.location, *_paths(metadata.properties), *lists])
         self._check_room(call)
         table = self._catalog.register_table(name, location)
-        return self._answer_loaded(call, table.metadata_location, table.metadata)
+        return self._answer_loaded(call, name, table.metadata_location, table.metadata)
 
     def commit(self, call: CatalogCall) -> Response:
         body = call.json()
@@ -170,9 +170,9 @@ class TableResource:
         """Raises `InvalidTable`."""
         check_properties(".".join(name), properties, self._allowed)
 
-    def _answer_loaded(self, call: CatalogCall, location: str | None, metadata: TableMetadata) -> Response:
+    def _answer_loaded(self, call: CatalogCall, name: Name, location: str | None, metadata: TableMetadata) -> Response:
         vended = None if self._vendor is None else self._vendor.find(call, metadata, writes=True)
-        return answer_vended(location, with_allowed_properties(metadata, self._allowed), vended)
+        return answer_vended(call, name, (location, with_allowed_properties(metadata, self._allowed)), vended)
 
     def _answer(self, location: str | None, metadata: TableMetadata) -> Response:
         """Without properties that name code or storage: those who load the table are to have options of their own."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Response
 from pyiceberg.table.metadata import TableMetadata
@@ -21,9 +22,10 @@ from lakeward.lake.iceberg.meta.tableproperties import PATH_PROPERTIES
 from lakeward.model import Clock, SystemClock
 from lakeward.protocol.auth import GRANTS, Role
 from lakeward.server.iceberg.answers import answer_table
-from lakeward.server.iceberg.call import CatalogCall
+from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, Name
 
 DELEGATION_HEADER, DELEGATION = "x-iceberg-access-delegation", "vended-credentials"
+REFRESH_ENDPOINT = "client.refresh-credentials-endpoint"
 ROLE, DURATION, ENDPOINT = "vend-role", "vend-duration-s", "vend-endpoint"
 _SHORTEST_S, _LONGEST_S, _USUAL_S = 900, 43_200, 3_600
 """Limits of STS, and its default."""
@@ -127,12 +129,25 @@ def find_places(metadata: TableMetadata) -> list[str]:
 
 
 def answer_vended(
-    location: str | None, metadata: TableMetadata, credentials: VendedCredentials | None, body: str | None = None
+    call: CatalogCall,
+    table: Name,
+    loaded: tuple[str | None, TableMetadata],
+    credentials: VendedCredentials | None,
+    body: str | None = None,
 ) -> Response:
-    """A loaded table. Credentials stand twice, as clients of either age look for them."""
+    """A loaded table: its location and metadata. Credentials stand twice, as clients of either age look for them; those
+    on Java ask the refresh endpoint, a path below the catalog's URI, for new ones."""
+    location, metadata = loaded
     if credentials is None:
         return answer_table(location, metadata, {}, body)
-    return answer_table(location, metadata, dict(credentials.config), body, [credentials.to_json()])
+    config = {**credentials.config, REFRESH_ENDPOINT: _refresh_path(call, table)}
+    return answer_table(location, metadata, config, body, [{"prefix": credentials.prefix, "config": config}])
+
+
+def _refresh_path(call: CatalogCall, table: Name) -> str:
+    warehouse = f"/{quote(call.path['warehouse'], safe='')}" if "warehouse" in call.path else ""
+    namespace, name = quote(SEPARATOR.join(table[:-1]), safe=""), quote(table[-1], safe="")
+    return f"/v1{warehouse}/namespaces/{namespace}/tables/{name}/credentials"
 
 
 class CredentialVendor:
@@ -155,6 +170,10 @@ class CredentialVendor:
         any. Raises `LakeUnavailable`."""
         if DELEGATION not in call.headers.get(DELEGATION_HEADER, ""):
             return None
+        return self.renew(call, metadata, writes=writes)
+
+    def renew(self, call: CatalogCall, metadata: TableMetadata, *, writes: bool) -> VendedCredentials | None:
+        """For a call that asks for credentials and nothing else, which needs no header. As `find` otherwise."""
         return self.vend(metadata, call.token_name, writes=writes and Role.JOB in GRANTS[call.role])
 
     def vend(self, metadata: TableMetadata, caller: str, *, writes: bool) -> VendedCredentials | None:
