@@ -233,6 +233,39 @@ def test_loads_cannot_fill_the_lake(tmp_path: Path, clock: ManualClock) -> None:
         assert count(world, "b") == number + 1
 
 
+def test_one_token_cannot_fill_the_lake_for_the_others(tmp_path: Path, clock: ManualClock) -> None:
+    """What a load makes counts for its token until the files go; unchanged tables and other tokens are answered."""
+    tokens = ("greedy:read:greedy-secret", "other:read:other-secret")
+    with live_world(tmp_path, keep_s=60, clock=clock, quota_bytes=300_000, tokens=tokens) as world:
+        for name in ("b", "c"):
+            world.lakeward.create(f"db.{name}", COLUMNS)
+
+        def load(secret: str, table: str = "b") -> httpx.Response:
+            url = f"{world.url}/v1/live/namespaces/db/tables/{table}"
+            return httpx.get(url, headers={"authorization": f"Bearer {secret}"})
+
+        assert load("greedy-secret", "c").status_code == 200
+        for number in range(9):
+            world.lakeward.append("db.b", rows(number))
+            clock.advance(1)
+            refused = load("greedy-secret")
+            if refused.status_code != 200:
+                break
+        assert (refused.status_code, refused.json()["error"]["type"]) == (429, "LiveQuotaExceeded")
+        assert "loads of token 'greedy' have filled" in refused.json()["error"]["message"]
+        assert load("greedy-secret", "c").status_code == 200, "nothing is new there"
+        assert load("other-secret").status_code == 200
+        assert load("greedy-secret").status_code == 200, "the other token's load has made these files"
+        world.restart()
+        world.lakeward.append("db.b", rows(99))
+        clock.advance(1)
+        assert load("greedy-secret").status_code == 429, "a restart forgets nothing"
+        for _ in range(2):
+            clock.advance(61)
+            world.live.sweep()
+        assert load("greedy-secret").status_code == 200
+
+
 def test_files_go_once_no_answer_has_named_them_for_the_keep(
     world: LiveWorld, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ class LiveWorld:
         clock: Clock | None = None,
         tokens: Sequence[str] = (),
     ) -> None:
-        self._folder, self._lake, self._options, self._tokens = folder, lake, options, TokenSet.parse(tokens)
+        self._folder, self.lake, self._options, self._tokens = folder, lake, options, TokenSet.parse(tokens)
         self.lakeward = InProcessLakeward(folder / "hot", lake, clock or SystemClock())
         self._door = _Door()
         self._open()
@@ -77,7 +77,7 @@ class LiveWorld:
             parts.coordinator, parts.store, [DEFAULT_SIDE.lake], parts.clock, self._options.keep_s
         )
         self.live = LiveWarehouse(source, self._folder, parts.clock, self._options)
-        catalog = self._lake.connection.catalog
+        catalog = self.lake.connection.catalog
         read_only = ReadOnlyTables(catalog, self.live, parts.coordinator.cuts.load_cut)
         app = FastAPI()
         app.include_router(iceberg_router(catalog, self._tokens, read_only=read_only))
@@ -172,6 +172,7 @@ def live_world(
     keep_s: float = 600.0,
     limits: LiveLimits = LIMITS,
     max_bytes: int = 1 << 40,
+    quota_bytes: int | None = None,
     clock: Clock | None = None,
     options: Mapping[str, str] | None = None,
     tokens: Sequence[str] = (),
@@ -182,7 +183,9 @@ def live_world(
         lake = stack.enter_context(folder_lake(folder / "lake")) if options is None else _open(options, stack)
         if clock is not None:
             lake.connection.clock = clock
-        live_options = LiveOptions(hold_s=hold_s, keep_s=keep_s, limits=limits, max_bytes=max_bytes)
+        live_options = LiveOptions(
+            hold_s=hold_s, keep_s=keep_s, limits=limits, max_bytes=max_bytes, quota_bytes=quota_bytes
+        )
         world = LiveWorld(folder, lake, live_options, clock, tokens)
         try:
             yield world

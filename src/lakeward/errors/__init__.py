@@ -17,10 +17,10 @@
     ├── Refused                     Unauthorized, Forbidden, ReadOnlyWarehouse, ForeignCaller, IncompatibleVersion,
     │                               InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,
-    │                               WriterForgotten, DiskFull, QuotaExceeded, Overloaded, PartitionExpired,
-    │                               DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath, WritesPaused,
-    │                               TableLoading, LoadLost, SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten,
-    │                               KvFailed, FlussError
+    │                               WriterForgotten, DiskFull, QuotaExceeded, LiveQuotaExceeded, Overloaded,
+    │                               PartitionExpired, DataFolderLocked, DataFolderUnusable, DataFolderVersion,
+    │                               UnsafePath, WritesPaused, TableLoading, LoadLost, SchemaChanged, LogTooShort,
+    │                               HotStoreBehind, LogRewritten, KvFailed, FlussError
     ├── CoordinatorError            LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
     │                               TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown

@@ -85,6 +85,21 @@ class QuotaExceeded(HotStoreError):
     limit: int
 
 
+class LiveQuotaExceeded(HotStoreError):
+    code = "live-quota"
+    http_status = 429
+    retryable = True
+    template = (
+        "table {table}: loads of token {token_name!r} have filled {used_bytes:,} bytes with tail files, at most "
+        "{limit_bytes:,} are allowed (`live.quota-bytes`); the files go `live.keep` after the last answer that named "
+        "them: load it again later, or read it in warehouse `default`, as of the last round"
+    )
+    table: str
+    token_name: str
+    used_bytes: int
+    limit_bytes: int
+
+
 class Overloaded(HotStoreError):
     code = "overloaded"
     http_status = 429

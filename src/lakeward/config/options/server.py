@@ -270,6 +270,13 @@ LIVE_MAX_TAIL_ROWS = option(
 LIVE_MAX_TAIL_BYTES = option(
     "live.max-tail-bytes", size(minimum=1), "2 gb", "The same for the tail's bytes in the log.", SERVER
 )
+LIVE_QUOTA_BYTES = option(
+    "live.quota-bytes",
+    size(minimum=1_000_000),
+    "8 gb",
+    "The part of `live.max-bytes` that loads of one token may fill, on a server or console with tokens.",
+    SERVER,
+)
 LIVE_MAX_BYTES = option(
     "live.max-bytes",
     size(minimum=1_000_000),

@@ -99,7 +99,7 @@ class ReadOnlyTables:
                 snapshot=table.current_snapshot(), metadata=table.metadata, location=table.metadata_location
             )
         token = name.at_least or call.headers.get(AT_LEAST_HEADER)
-        return self._live.load(entry, None if not token else WriteToken.parse(token))
+        return self._live.load(entry, None if not token else WriteToken.parse(token), call.token_name)
 
     def _at_cut(self, call: CatalogCall, cut: str, path: TablePath | None) -> LiveMetadata:
         status = self._load_cut(cut)

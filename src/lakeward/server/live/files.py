@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lakeward.errors import LakeError, LakeTableGone, LakewardError, TableBusy
+from lakeward.errors import LakeError, LakeTableGone, LakewardError, LiveQuotaExceeded, TableBusy
 from lakeward.model import Clock, RoundId, TableId, TableInfo
+from lakeward.protocol.auth import ANONYMOUS
 from lakeward.spi import LakeStorage
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS live_files (
     live_id TEXT PRIMARY KEY, path TEXT NOT NULL, table_id TEXT NOT NULL, dropped_at_ms INTEGER);
 CREATE TABLE IF NOT EXISTS live_bytes (live_id TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS live_makers (live_id TEXT PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS live_tables (table_id TEXT PRIMARY KEY, lake TEXT NOT NULL, body TEXT NOT NULL);
 """
 
@@ -42,8 +44,10 @@ class LiveFiles:
     answer that named them, as the time of the last one is not stored. One process at a time: raises
     `sqlite3.OperationalError` while another one has the record."""
 
-    def __init__(self, file: Path, clock: Clock, keep_s: float, max_bytes: int) -> None:
+    def __init__(self, file: Path, clock: Clock, keep_s: float, max_bytes: int, quota_bytes: int | None = None) -> None:
+        """`quota_bytes`: what the loads of one token may fill; None: all of it."""
         self._clock, self._keep_ms, self._max_bytes = clock, int(keep_s * 1_000), max_bytes
+        self._quota_bytes = max_bytes if quota_bytes is None else quota_bytes
         self._lock = threading.Lock()
         self._db = sqlite3.connect(file, timeout=_LOCKED_S, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # another process would let files go that this one names
@@ -54,10 +58,15 @@ class LiveFiles:
         self._bytes = int(self._db.execute("SELECT coalesce(sum(bytes), 0) FROM live_bytes").fetchone()[0])
         self._recorded: dict[TableId, tuple[TableInfo, str]] = {}
 
-    def check_room(self, table: TableInfo) -> None:
-        """Raises `TableBusy` where files of live answers take all of `live.max-bytes`: the callers have read rights
-        alone, and must not fill the lake."""
+    def check_room(self, table: TableInfo, caller: str) -> None:
+        """Raises `LiveQuotaExceeded` where the caller's loads have filled its part, `TableBusy` where files of live
+        answers take all of `live.max-bytes`: callers have read rights alone, and must not fill the lake."""
         with self._lock:
+            used = 0 if caller == ANONYMOUS.name else self._bytes_of(caller)
+            if used + METADATA_BYTES > self._quota_bytes:
+                raise LiveQuotaExceeded(
+                    table=str(table.path), token_name=caller, used_bytes=used, limit_bytes=self._quota_bytes
+                )
             if self._bytes + METADATA_BYTES > self._max_bytes:
                 reason = (
                     f"files of live answers take {self._bytes:,} bytes of `live.max-bytes` ({self._max_bytes:,}), and "
@@ -65,8 +74,13 @@ class LiveFiles:
                 )
                 raise TableBusy(table=str(table.path), reason=reason)
 
-    def begin(self, live_id: RoundId, table: TableInfo, lake: str) -> None:
-        """Before the first file of that name is written. `table`: as its lake has it."""
+    def _bytes_of(self, caller: str) -> int:
+        query = "SELECT coalesce(sum(bytes), 0) FROM live_makers JOIN live_bytes USING (live_id) WHERE token = ?"
+        return int(self._db.execute(query, (caller,)).fetchone()[0])
+
+    def begin(self, live_id: RoundId, table: TableInfo, lake: str, caller: str) -> None:
+        """Before the first file of that name is written. `table`: as its lake has it. `caller`: the token whose load
+        needs the files."""
         with self._lock:
             if self._recorded.get(table.table_id) != (table, lake):
                 row = (table.table_id, lake, json.dumps(table.to_json()))
@@ -75,6 +89,7 @@ class LiveFiles:
             self._db.execute(
                 "INSERT INTO live_files VALUES (?, ?, ?, NULL)", (live_id, str(table.path), table.table_id)
             )
+            self._db.execute("INSERT INTO live_makers VALUES (?, ?)", (live_id, caller))
             self._add_bytes(live_id, METADATA_BYTES)
 
     def finish(self, live_id: RoundId, size: int) -> None:
@@ -158,6 +173,7 @@ class LiveFiles:
         with self._lock:
             self._db.executemany("DELETE FROM live_files WHERE live_id = ?", rows)
             self._db.executemany("DELETE FROM live_bytes WHERE live_id = ?", rows)
+            self._db.executemany("DELETE FROM live_makers WHERE live_id = ?", rows)
             self._bytes = int(self._db.execute("SELECT coalesce(sum(bytes), 0) FROM live_bytes").fetchone()[0])
             if not self._db.execute("SELECT 1 FROM live_files WHERE table_id = ? LIMIT 1", (table_id,)).fetchone():
                 self._db.execute("DELETE FROM live_tables WHERE table_id = ?", (table_id,))

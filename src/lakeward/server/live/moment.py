@@ -4,6 +4,7 @@ so that a query over several tables sees them as they were together."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,12 @@ Freeze = Callable[[Sequence[TableInfo] | None], Mapping[TableId, CutEnds]]
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Every row acknowledged before `at_ms` is below the ends."""
+    """Every row acknowledged before `at_ms` is below the ends, and none that was written `window_ms` after it."""
 
     at_ms: int
     taken_at: float
     ends: Mapping[TableId, CutEnds]
+    window_ms: int = 0
 
     def covers(self, token: WriteToken) -> bool:
         ends = self.ends.get(token.table_id)
@@ -36,8 +38,9 @@ class Moment:
 class Moments:
     """Thread-safe."""
 
-    def __init__(self, freeze: Freeze, clock: Clock, hold_s: float) -> None:
-        self._freeze, self._clock, self._hold_s = freeze, clock, hold_s
+    def __init__(self, freeze: Freeze, clock: Clock, hold_s: float, *, is_exact: bool = True) -> None:
+        """`is_exact`: whether `freeze` takes all ends at one instant."""
+        self._freeze, self._clock, self._hold_s, self._is_exact = freeze, clock, hold_s, is_exact
         self._lock = threading.Lock()
         self._last: Moment | None = None
 
@@ -67,7 +70,9 @@ class Moments:
 
     def _new(self, tables: Sequence[TableInfo] | None) -> Moment:
         at_ms, taken_at = self._clock.now_ms(), self._clock.monotonic()
-        return Moment(at_ms=at_ms, taken_at=taken_at, ends=self._freeze(tables))
+        ends = self._freeze(tables)
+        window_ms = 0 if self._is_exact else math.ceil((self._clock.monotonic() - taken_at) * 1_000)
+        return Moment(at_ms=at_ms, taken_at=taken_at, ends=ends, window_ms=window_ms)
 
 
 def _too_far(table: TableInfo, moment: Moment, token: WriteToken) -> Exception:

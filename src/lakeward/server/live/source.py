@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from lakeward.model import Bucket, CutEnds, LakeBase, TableId, TableInfo, TablePath
 from lakeward.server.live.chunks import LiveTarget
@@ -36,6 +37,8 @@ class LiveSource(ABC):
     """Thread-safe."""
 
     store: HotStore
+    is_exact: ClassVar[bool] = True
+    """Whether `freeze` takes all ends at one instant; else they are those of the time that it took."""
 
     @abstractmethod
     def find(self, path: TablePath) -> LiveEntry | None:

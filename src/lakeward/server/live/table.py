@@ -30,6 +30,10 @@ MOMENT_KEY = "lakeward.live.moment-ms"
 """In a live snapshot's summary and among the table's properties of the answer: every row acknowledged before this time
 is in it."""
 
+WINDOW_KEY = "lakeward.live.window-ms"
+"""How long the ends of all tables took to be listed, where they are not of one instant: no row written later than the
+moment and this is in it."""
+
 COMPLETE_KEY = "lakeward.live.complete"
 LINEAGE_KEY = "lakeward.live.note"
 _LINEAGE = "sequence number and row ids of the tail are given again by the next round: follow changes in `default`"
@@ -55,6 +59,7 @@ class LiveTail:
     at_ms: int
     ranges: Mapping[Bucket, OffsetRange]
     is_whole: bool = True
+    window_ms: int = 0
 
     @property
     def ends(self) -> dict[Bucket, int]:
@@ -84,10 +89,15 @@ class LiveTable:
         self._is_whole = True
 
     def answer(
-        self, target: LiveTarget, moment: Moment, bounds: Callable[[], Mapping[Bucket, LogBounds]], hold: Hold
+        self,
+        target: LiveTarget,
+        moment: Moment,
+        bounds: Callable[[], Mapping[Bucket, LogBounds]],
+        hold: Hold,
+        caller: str,
     ) -> LiveMetadata:
         """The table at this moment, or at a later one that was answered meanwhile. Raises what the lake raises;
-        `LogTooShort`, `TableBusy`."""
+        `LogTooShort`, `TableBusy`, `LiveQuotaExceeded`."""
         with self._lock:
             self._loads += 1
             if self._answer is not None and moment.at_ms < self._asked_at_ms:
@@ -98,7 +108,7 @@ class LiveTable:
             state = (ground.table.metadata_location, ground.base.head, ends, target.table.schema.schema_id)
             if self._answer is None or self._answered != state:
                 tail = self._tail(target.table, ground.base, moment, bounds())
-                self._answer, self._answered = self._make(target, ground, tail), state
+                self._answer, self._answered = self._make(target, ground, tail, caller), state
             self._asked_at_ms = moment.at_ms
             return self._answer
 
@@ -131,7 +141,7 @@ class LiveTable:
             for bucket, end in ends.items()
             if bucket in bounds
         }
-        tail = LiveTail(at_ms=moment.at_ms, ranges=ranges)
+        tail = LiveTail(at_ms=moment.at_ms, ranges=ranges, window_ms=moment.window_ms)
         if self._fits(tail, bounds):
             return tail
         self._ask(table)
@@ -171,13 +181,14 @@ class LiveTable:
         return LiveTail(at_ms=at_ms, ranges=ranges, is_whole=False)
 
     # ---- files ----
-    def _make(self, target: LiveTarget, lake: IcebergGround, tail: LiveTail) -> LiveMetadata:
+    def _make(self, target: LiveTarget, lake: IcebergGround, tail: LiveTail, caller: str) -> LiveMetadata:
         plan = self._stack.plan(target, lake, tail.ranges)
         notes = {MOMENT_KEY: str(tail.at_ms), COMPLETE_KEY: str(tail.is_whole).lower()}
+        notes |= {WINDOW_KEY: str(tail.window_ms)} if tail.window_ms else {}
         if plan.ranges:
-            self._files.check_room(target.table)
+            self._files.check_room(target.table, caller)
             live_id = RoundId(f"{LIVE}{new_round_id()}")
-            self._files.begin(live_id, target.lake_table, target.lake_name)
+            self._files.begin(live_id, target.lake_table, target.lake_name, caller)
             size = self._stack.extend(plan, target, lake, live_id, tail.ends, {**notes, LINEAGE_KEY: _LINEAGE})
             self._files.finish(live_id, size)
         else:

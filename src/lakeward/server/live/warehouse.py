@@ -13,6 +13,7 @@ from lakeward.config import Config, options
 from lakeward.errors import SnapshotGone, TableNotFound
 from lakeward.lake.iceberg.live import LiveMetadata
 from lakeward.model import BackgroundThread, Clock, TableId, TablePath
+from lakeward.protocol.auth import ANONYMOUS
 from lakeward.protocol.facts import LiveFacts
 from lakeward.protocol.readplan import WriteToken
 from lakeward.server.live.files import LiveFiles
@@ -32,6 +33,7 @@ class LiveOptions:
     keep_s: float
     limits: LiveLimits
     max_bytes: int
+    quota_bytes: int | None = None
 
     @classmethod
     def of(cls, config: Config) -> LiveOptions:
@@ -43,18 +45,29 @@ class LiveOptions:
             keep_s=keep.total_seconds(),
             limits=LiveLimits(rows=rows, bytes=size),
             max_bytes=config.get(options.LIVE_MAX_BYTES),
+            quota_bytes=config.get(options.LIVE_QUOTA_BYTES),
         )
 
 
 class LiveWarehouse:
-    """Thread-safe. `data`: the folder that records the files of answers."""
+    """Thread-safe. `data`: the folder that records the files of answers. `on_sweep`: called after each."""
 
-    def __init__(self, source: LiveSource, data: Path, clock: Clock, live_options: LiveOptions) -> None:
+    def __init__(
+        self,
+        source: LiveSource,
+        data: Path,
+        clock: Clock,
+        live_options: LiveOptions,
+        on_sweep: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_sweep = on_sweep
         self._source, self._clock, self._options = source, clock, live_options
-        self._moments = Moments(source.freeze, clock, live_options.hold_s)
+        self._moments = Moments(source.freeze, clock, live_options.hold_s, is_exact=source.is_exact)
         self._lock = threading.Lock()
         self._tables: dict[TableId, LiveTable] = {}
-        self.files = LiveFiles(data / FILE, clock, live_options.keep_s, live_options.max_bytes)
+        self.files = LiveFiles(
+            data / FILE, clock, live_options.keep_s, live_options.max_bytes, live_options.quota_bytes
+        )
         self.thread = BackgroundThread("lakeward-live", self.sweep, _SWEEP_S)
 
     def close(self) -> None:
@@ -65,18 +78,18 @@ class LiveWarehouse:
         """None: the name belongs to a foreign table or to a changelog."""
         return self._source.find(path)
 
-    def load(self, entry: LiveEntry, at_least: WriteToken | None = None) -> LiveMetadata:
-        """The table with everything acknowledged up to the moment. Raises what the lake raises; `ReadTooFarAhead`,
-        `TableBusy`, `LogTooShort`, `SnapshotGone`."""
+    def load(self, entry: LiveEntry, at_least: WriteToken | None = None, caller: str = ANONYMOUS.name) -> LiveMetadata:
+        """The table with everything acknowledged up to the moment. `caller`: the token's name. Raises what the lake
+        raises; `ReadTooFarAhead`, `TableBusy`, `LogTooShort`, `LiveQuotaExceeded`, `SnapshotGone`."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._load(entry, at_least)
+                return self._load(entry, at_least, caller)
             except SnapshotGone:
                 if not tries_left:
                     raise
         raise AssertionError("the loop returns or raises")
 
-    def _load(self, entry: LiveEntry, at_least: WriteToken | None) -> LiveMetadata:
+    def _load(self, entry: LiveEntry, at_least: WriteToken | None, caller: str) -> LiveMetadata:
         entry.check_joined()
         moment = self._moments.take(entry.info, at_least)
         target = entry.target()
@@ -85,7 +98,7 @@ class LiveWarehouse:
             self._source.freeze([table])  # raises what kept it out of the moment
             raise TableNotFound(table=str(table.path))
         bounds = lambda: self._source.bounds(table)  # noqa: E731
-        return self._table(table.table_id).answer(target, moment, bounds, entry.hold)
+        return self._table(table.table_id).answer(target, moment, bounds, entry.hold, caller)
 
     def _table(self, table_id: TableId) -> LiveTable:
         with self._lock:
@@ -127,3 +140,4 @@ class LiveWarehouse:
                     del self._tables[table_id]
                 self._source.forget(table_id)
         self.files.sweep(self._source.find_lake)
+        self._on_sweep()
