@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.config.cache import cache_folder
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Server
 
 pytestmark = pytest.mark.soak
@@ -50,25 +51,62 @@ def put_extensions(home: Path) -> None:
         shutil.copy(file, target)
 
 
+class Shell:
+    """The process that people type into."""
+
+    def __init__(self, home: Path) -> None:
+        environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+        self._process = subprocess.Popen(
+            [str(shell()), "-csv", "-noheader"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+
+    def type(self, *lines: str) -> str:
+        """The last of them shows one line."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n".join((*lines, "")))
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        assert self._process.stdout is not None
+        self._process.communicate()
+        assert self._process.returncode == 0
+
+
 def test_three_lines_show_a_row_that_was_just_written(tmp_path: Path) -> None:
+    """From the start of the shell, then in the shell that is attached: the SELECT again until the row shows, which a
+    moment that others share (`live.hold`) may hide for a second."""
     put_extensions(tmp_path)
     server = Server(tmp_path / "data", {})
+    opened, waits = None, list[float]()
+    select = "SELECT id, total FROM fresh.cafe.orders ORDER BY id DESC LIMIT 1;"
     try:
         with server.connect() as client:
             table = client.create_table("cafe.orders", "id BIGINT NOT NULL, total DOUBLE", primary_key="id")
-            lines = (
-                "LOAD iceberg;",
-                f"ATTACH 'live' AS fresh (TYPE iceberg, ENDPOINT '{server.url}/iceberg', AUTHORIZATION_TYPE 'none');",
-                "SELECT id, total FROM fresh.cafe.orders;",
-            )
-            began = time.perf_counter()
             table.upsert([{"id": 1, "total": 9.9}])
-            command = [str(shell()), "-csv"]
-            environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-            shown = subprocess.run(
-                command, input="\n".join(lines), capture_output=True, text=True, env=environment, check=True
+            began = time.perf_counter()
+            opened = Shell(tmp_path)
+            attach = (
+                f"ATTACH 'live' AS fresh (TYPE iceberg, ENDPOINT '{server.url}/iceberg', AUTHORIZATION_TYPE 'none');"
             )
-            print(f"the shell was started and had shown the row {time.perf_counter() - began:.2f} s after its write")
-            assert shown.stdout.split() == ["id,total", "1,9.9"], shown.stderr
+            assert opened.type("LOAD iceberg;", attach, select) == "1,9.9"
+            started_s = time.perf_counter() - began
+            for number in range(2, 32):
+                table.upsert([{"id": number, "total": 9.9}])
+                began = time.perf_counter()
+                wait_until(lambda n=number: opened.type(select) == f"{n},9.9", what="the row in the shell")  # type: ignore[misc]
+                waits.append(time.perf_counter() - began)
+        p50, most = sorted(waits)[len(waits) // 2], max(waits)
+        print(
+            f"shell started, attached and row shown in {started_s:.2f} s; then a row p50 {p50:.3f} s, max {most:.3f} s"
+        )
     finally:
+        if opened is not None:
+            opened.close()
         server.stop()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live warehouse read by engines on the JVM, Spark with Java Iceberg, Trino and Flink, against a dict, and the lake
-itself after the last round; and their writes, each of which is refused and changes nothing."""
+itself after the last round; and their writes, each of which is refused and changes nothing. Daft and Superset's driver
+read it too."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from pyiceberg.catalog import load_catalog
 
 from tests.interop.flinksql import FlinkFailed, start_flink
 from tests.interop.javaiceberg import start_java
+from tests.interop.pyengines import start_py_engines
 from tests.interop.trino import TrinoFailed, start_trino
 from tests.oracle.liveworld import LiveWorld, live_world
 from tests.oracle.test_live import TABLES, Play, Read, Row, sorted_rows
@@ -135,3 +137,27 @@ def test_flink_reads_live_and_cannot_write_it(tmp_path: Path) -> None:
         played = play(world, read, 23, steps=FLINK_STEPS)
         check_writes(world, played, flink.sql, FLINK_WRITES, ("pk", "pk3", "log"))
         check_default(played, partial(read, catalog="base"), tuple(TABLES))
+
+
+def test_daft_reads_live(tmp_path: Path) -> None:
+    """Daft 0.7 reads no deletion vectors, so tables of version 2 alone."""
+    with live_world(tmp_path, keep_s=60) as world, start_py_engines(world.url) as engines:
+
+        def read(name: str, columns: Sequence[str]) -> list[Row]:
+            return sorted_rows(engines.daft(f"db.{name}", columns), columns)
+
+        play(world, read, seed=24, tables=VERSION_2)
+
+
+def test_the_driver_of_superset_reads_live(tmp_path: Path) -> None:
+    with live_world(tmp_path, keep_s=60) as world, start_py_engines(world.url) as engines:
+
+        def read(name: str, columns: Sequence[str]) -> list[Row]:
+            return sorted_rows(engines.sql(f"SELECT {', '.join(columns)} FROM fresh.db.{name}"), columns)
+
+        played = play(world, read, seed=25)
+
+        def write(statement: str) -> object:
+            return engines.sql(statement.replace("lake.", "fresh."))
+
+        check_writes(world, played, write, WRITES, list(TABLES))
