@@ -127,8 +127,8 @@ def _with_metadata(loaded: Table, metadata: TableMetadata) -> Table:
 def unchanged(ground: IcebergGround, properties: Mapping[str, str]) -> LiveMetadata:
     """Returns the lake's own metadata, for a table without a tail."""
     metadata = ground.table.metadata
-    told = metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
-    return LiveMetadata(snapshot=ground.head, metadata=told, location=ground.table.metadata_location)
+    shown = metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
+    return LiveMetadata(snapshot=ground.head, metadata=shown, location=ground.table.metadata_location)
 
 
 def compose(

@@ -61,13 +61,13 @@ class ReadOnlyName:
     @classmethod
     def parse(cls, name: str) -> ReadOnlyName:
         """Raises `InvalidRequest`."""
-        known = cls.find(name)
-        if known is None:
+        parsed = cls.find(name)
+        if parsed is None:
             reason = (
                 "the warehouses are `default`, which takes writes, `live`, `live;at-least=<token>` and `cut:<name>`"
             )
             raise InvalidRequest(what=f"warehouse {name[:80]!r}", reason=reason)
-        return known
+        return parsed
 
 
 class ReadOnlyTables:
@@ -103,22 +103,22 @@ class ReadOnlyTables:
 
     def _at_cut(self, call: CatalogCall, cut: str, path: TablePath | None) -> LiveMetadata:
         status = self._load_cut(cut)
-        found = None if path is None else status.cut.find(path)
-        if found is None:
+        frozen = None if path is None else status.cut.find(path)
+        if frozen is None:
             raise NoSuchTableError(f"table {'.'.join(call.table)} is not in cut {cut}")
-        side = next((s for s in found.sides if s.is_readable), None)
+        side = next((s for s in frozen.sides if s.is_readable), None)
         if side is None or status.state is not CutState.READY:
             raise CutNotReady(cut=cut, state=str(status.state), reason="; ".join(status.notes))
         return at_snapshot(self._catalog.load_table(call.table), side.snapshot_id, f"cut-{cut}")
 
-    def _tagged(self, call: CatalogCall, found: LiveMetadata) -> Response:
+    def _tagged(self, call: CatalogCall, loaded: LiveMetadata) -> Response:
         """Credentials are part of the tag: a client that gets 304 goes on with those that it has."""
-        vended = None if self._vendor is None else self._vendor.find(call, found.metadata, writes=False)
-        name = found.location.rpartition("/")[2]
+        vended = None if self._vendor is None else self._vendor.find(call, loaded.metadata, writes=False)
+        name = loaded.location.rpartition("/")[2]
         tag = f'"{name}"' if vended is None else f'"{name}-{vended.ends_at_ms}"'
         if call.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
-        response = answer_vended(call, call.table, (found.location, found.metadata), vended, found.body)
+        response = answer_vended(call, call.table, (loaded.location, loaded.metadata), vended, loaded.body)
         response.headers["ETag"] = tag
         return response
 

@@ -53,7 +53,7 @@ class Chunk:
 class ChunkPlan:
     """Parts of a bucket's tail: chunks that stay, and ranges to write."""
 
-    kept: tuple[Chunk, ...]
+    reused: tuple[Chunk, ...]
     ranges: tuple[OffsetRange, ...]
 
 
@@ -71,7 +71,7 @@ def plan_chunks(chunks: Sequence[Chunk], start: int, stop: int) -> ChunkPlan:
         while reusable_chunks and len(reusable_chunks[-1].range) <= stop - covered:
             covered = reusable_chunks.pop().range.start
         ranges.append(OffsetRange(covered, stop))
-    return ChunkPlan(kept=tuple(reusable_chunks), ranges=tuple(ranges))
+    return ChunkPlan(reused=tuple(reusable_chunks), ranges=tuple(ranges))
 
 
 class ChunkWriter:

@@ -127,7 +127,7 @@ class LayerStack:
         for bucket, span in ranges.items():
             plan = plan_chunks([c for c in reusable if c.bucket == bucket], span.start, span.stop)
             fresh = [writer.write(bucket, r, live_id, handle, number) for number, r in enumerate(plan.ranges)]
-            chunks += sorted([*plan.kept, *fresh], key=lambda chunk: chunk.range.start)
+            chunks += sorted([*plan.reused, *fresh], key=lambda chunk: chunk.range.start)
         return tuple(chunks)
 
 

@@ -79,5 +79,5 @@ def _too_far(table: TableInfo, moment: Moment, token: WriteToken) -> Exception:
     ends = moment.ends.get(token.table_id)
     if ends is None:
         return InvalidRequest(what="write token", reason=f"it is of table id {token.table_id}, which is not here")
-    bucket, wanted = next((b, o) for b, o in token.offsets.items() if ends.ends.get(b, 0) < o)
-    return ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=wanted, end=ends.ends.get(bucket, 0))
+    bucket, expected = next((b, o) for b, o in token.offsets.items() if ends.ends.get(b, 0) < o)
+    return ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=expected, end=ends.ends.get(bucket, 0))

@@ -102,12 +102,12 @@ class LiveWarehouse:
 
     def _table(self, table_id: TableId) -> LiveTable:
         with self._lock:
-            known = self._tables.get(table_id)
-            if known is None:
+            table = self._tables.get(table_id)
+            if table is None:
                 source, limits = self._source, self._options.limits
-                known = LiveTable(table_id, source.store, self.files, limits, source.ask_round)
-                self._tables[table_id] = known
-            return known
+                table = LiveTable(table_id, source.store, self.files, limits, source.ask_round)
+                self._tables[table_id] = table
+            return table
 
     def figures(self) -> dict[TablePath, dict[str, float]]:
         """Figures of every table that was loaded since the start."""
