@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
 from lakeward.lake.iceberg.meta.types import FIELD_ID
-from lakeward.lake.kept import Kept
+from lakeward.lake.weightedcache import WeightedCache
 from lakeward.model import cast_column, cast_values
 
 _FEW_ROWS = 8_192
@@ -105,4 +105,4 @@ def _is_coded(chunk: pq.ColumnChunkMetaData) -> bool:
     return chunk.has_dictionary_page and is_small
 
 
-_FOOTERS: Kept[Footer] = Kept(64_000_000, lambda footer: footer.metadata.serialized_size)
+_FOOTERS: WeightedCache[Footer] = WeightedCache(64_000_000, lambda footer: footer.metadata.serialized_size)
