@@ -37,7 +37,7 @@ def test_a_file_that_is_named_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleNotFound, match=f"{VARIABLE} names .*gone.jar, which is no file"):
+    with pytest.raises(BundleNotFound, match=f"{VARIABLE} names .*gone.jar, which is not a file"):
         bundle_jar({VARIABLE: str(tmp_path / "gone.jar")})
 
 
@@ -59,7 +59,7 @@ def test_a_fetch_that_fails_says_what_to_do(tmp_path: Path) -> None:
 
 def test_another_jar_than_the_known_one_is_refused_and_not_kept(tmp_path: Path) -> None:
     environment = world(tmp_path, TAMPERED)
-    with pytest.raises(BundleNotFound, match="what came has checksum"):
+    with pytest.raises(BundleNotFound, match="the fetched file has checksum"):
         bundle_jar(environment)
     assert find_bundle(environment) is None
     assert not list((tmp_path / "cache" / "lakeward" / "hudi").glob("**/*.jar"))

@@ -188,7 +188,7 @@ class CoreCatalog(LakeCatalog, Generic[G]):
         for _ in range(_ATTEMPTS):
             if change(log.load()):
                 return
-        raise LakeUnavailable(lake=self.lake, what=f"alter {table.path}", reason="others kept committing")
+        raise LakeUnavailable(lake=self.lake, what=f"alter {table.path}", reason="other commits kept landing")
 
     def _check_changes(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         try:

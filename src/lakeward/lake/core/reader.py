@@ -97,7 +97,7 @@ class ScanReader(CoreReader[G]):
         if missing := [n for n in names if n not in full_schema.names]:
             if gone_columns := [n for n in missing if n in self._info.schema.names]:
                 raise LakeSchemaBroken(table=str(self._info.path), diff=f"it has no column {', '.join(gone_columns)}")
-            raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has none of that name")
+            raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has no such column")
         filtered = filter_columns(filter, {f.name: f.type for f in full_schema})
         read = dict.fromkeys((*names, *filtered, *([OFFSET] if without else [])))
         schema = pa.schema([full_schema.field(n) for n in read or (OFFSET,)])  # without a column, rows are not counted

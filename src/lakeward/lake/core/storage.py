@@ -75,7 +75,9 @@ class CoreMaintenance(LakeMaintenance, Generic[G]):
                 fault_point("lake.after-expire", table=self._log.table)
                 unexpired = [s for s in snapshots if s not in asked]
                 return self.delete_expired([*leaving, *(ExpiringSnapshot(snapshot_id=s) for s in unexpired)]).bytes
-        raise CommitConflict(table=self._log.table, round_id="expiry", reason="others kept committing; run it again")
+        raise CommitConflict(
+            table=self._log.table, round_id="expiry", reason="other commits kept landing; run it again"
+        )
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Deletes files first and the metadata that names them last: an interrupted deletion can be repeated."""

@@ -38,7 +38,7 @@ def bundle_jar(environment: Mapping[str, str] | None = None) -> Path:
     variables = os.environ if environment is None else environment
     if named := variables.get(VARIABLE):
         if not Path(named).is_file():
-            raise BundleNotFound(artifact=ARTIFACT, reason=f"{VARIABLE} names {named}, which is no file")
+            raise BundleNotFound(artifact=ARTIFACT, reason=f"{VARIABLE} names {named}, which is not a file")
         return Path(named)
     folder = cache_folder(variables) / "hudi"
     return find_bundle(variables) or _fetch(folder, variables)
@@ -131,7 +131,7 @@ def _checked(jar: Path) -> Path:
     with jar.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != SHA256:
-        raise BundleNotFound(artifact=ARTIFACT, reason=f"what came has checksum {found}, not {SHA256}")
+        raise BundleNotFound(artifact=ARTIFACT, reason=f"the fetched file has checksum {found}, not {SHA256}")
     return jar
 
 

@@ -58,10 +58,10 @@ def find_stale(
 ) -> Sequence[Entry]:
     """Finds files of a partition that Fluss created again, with another number and no offset of its own, under the same
     values. `offsets`: those that the commit moves."""
-    anew = {b for b in offsets if b.partition and b not in base.offsets}
-    if not table.is_pk or not anew or not any(b.partition.startswith(GONE_PARTITION) for b in base.offsets):
+    recreated = {b for b in offsets if b.partition and b not in base.offsets}
+    if not table.is_pk or not recreated or not any(b.partition.startswith(GONE_PARTITION) for b in base.offsets):
         return []
-    return [e for e in manifests.live(history.head) if e.bucket in anew]
+    return [e for e in manifests.live(history.head) if e.bucket in recreated]
 
 
 def foreign_files(table: TableInfo, history: PaimonHistory, manifests: Manifests, after: int = 0) -> dict[str, Entry]:

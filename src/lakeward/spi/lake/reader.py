@@ -75,7 +75,7 @@ class LakeReader(TypedCalls, ABC):
         buckets: Iterable[Bucket | None] | None = None,
         without: Mapping[Bucket, OffsetSet] | None = None,
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
-        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under
+        """As `scan`, each batch with its bucket; None if its file does not record it (another engine wrote it under
         another spec).
 
         `without` leaves out more rows, by bucket and offset; `columns` are named then. It does not reach files without

@@ -127,7 +127,7 @@ class SupportsIntents(Protocol):
 
 @runtime_checkable
 class SupportsForeignTables(Protocol):
-    """A catalog that can describe lake tables which others made, so that they are adopted. Its readers are
+    """A catalog that can describe foreign lake tables, so that they can be adopted. Its readers are
     `SupportsFileOrder`, its upkeep `SupportsTakeOver`."""
 
     def describe_foreign(
@@ -153,10 +153,10 @@ class SupportsFileOrder(Protocol):
 
 @runtime_checkable
 class SupportsTakeOver(Protocol):
-    """Upkeep that can take over a lake table which others made."""
+    """Upkeep that can take over a foreign lake table."""
 
     def take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None = None) -> AdoptedRows:
-        """Makes a lake table that others made ours: a snapshot that changes no file, with our table id and these
+        """Takes over a foreign lake table: by a snapshot that changes no file, with our table id and these
         offsets. What was there is noted, and its snapshot named for ever. Safe to repeat, for the same table id and
         offsets. `at`: of a PK table, whose rows were read at this snapshot; it must be main's head.
 

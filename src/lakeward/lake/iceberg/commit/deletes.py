@@ -218,13 +218,13 @@ def find_stale(
     ground: IcebergGround, table: TableInfo, committed: OffsetMap, offsets: Mapping[Bucket, int]
 ) -> StaleFiles:
     """`offsets`: offsets that the commit moves."""
-    anew = {b for b in offsets if b.partition and b not in committed}
-    if not table.is_pk or not anew or ground.head is None:
+    recreated = {b for b in offsets if b.partition and b not in committed}
+    if not table.is_pk or not recreated or ground.head is None:
         return StaleFiles()
     if not any(b.partition.startswith(GONE_PARTITION) for b in committed):
         return StaleFiles()
     lake, keys = ground.table, table.descriptor.partition_keys
     deletes = DeleteFilter(lake.io, lake.metadata.schema())
-    stale = [p for p in plan_files(lake.metadata, lake.io, ground.head, keys) if p.bucket in anew]
+    stale = [p for p in plan_files(lake.metadata, lake.io, ground.head, keys) if p.bucket in recreated]
     rows = sum(p.file.record_count - len(deletes.positions(p.describe())) for p in stale)
     return StaleFiles(frozenset(file_key(p.file) for p in stale), frozenset(p.file.file_path for p in stale), rows)

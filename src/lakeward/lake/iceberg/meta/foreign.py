@@ -105,7 +105,7 @@ def only_bucket(metadata: TableMetadata) -> int | None:
 def to_model_type(kind: ice.IcebergType, where: str, required: bool = False) -> model.DataType:
     found = _nested(kind, where) or _FROM_ICEBERG.get(type(kind))
     if found is None:
-        raise UnsupportedType(where=where, type=str(kind), by="Lakeward", reason="no column type of ours matches")
+        raise UnsupportedType(where=where, type=str(kind), by="Lakeward", reason="no column type matches it")
     return found.with_nullable(not required)
 
 
