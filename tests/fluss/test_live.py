@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -12,13 +18,17 @@ import httpx
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
 
+from lakeward.cli.app import run
 from lakeward.cli.run.console import open_console
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import OffsetMap
 from lakeward.protocol import routes
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.readplan import WriteToken
 from lakeward.server.cluster.console import Console
+from lakeward_testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld
@@ -117,6 +127,97 @@ def test_nothing_is_written_through_a_console(world: FlussWorld, rounds: OnDeman
                 engine.execute("ROLLBACK")
     assert world.plugin.open_reader(table).load_base().head == before
     assert Reader(console).rows("live_ro", "id") == [(1,), (2,)]
+
+
+class ConsoleProcess:
+    """`lakeward console` as people start it."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        settings = {"SERVER__DATA_DIR": str(folder), "LIVE__KEEP": "20 s", "LIVE__HOLD": "10 s"}
+        environment = {**os.environ, **{f"LAKEWARD_{name}": value for name, value in settings.items()}}
+        command = [sys.executable, "-m", "lakeward.cli", "console", "--fluss", bootstrap, "--port", "0", "--json"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self._process.stdout is not None
+        self.url = f"{json.loads(self._process.stdout.readline())['url']}/iceberg"
+
+    def load(self, table: str) -> Table:
+        return load_catalog("live", type="rest", uri=self.url, warehouse="live").load_table(f"{DATABASE}.{table}")
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self._process.send_signal(how)
+        self._process.wait(120)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.scan().to_arrow().column("id").to_pylist())
+
+
+def live_files(table: Table) -> set[Path]:
+    paths = (Path(task.file.file_path.removeprefix("file:")) for task in table.scan().plan_files())
+    return {path for path in paths if path.name.startswith("lw-live-")}
+
+
+def test_a_killed_console_leaves_answers_readable_and_its_successor_cleans_up(
+    world: FlussWorld,
+    rounds: OnDemand,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And loads of two tables show one moment, whose width the answer names."""
+    for name in ("kill_a", "kill_b"):
+        world.produce(MakeTable(name=name, schema=EVENTS, freshness="1h"), Append(table=name, rows=events(0, 20)))
+    assert isinstance(rounds.run("kill_a"), TableFinished)
+    world.produce(Append(table="kill_a", rows=events(20, 30)))
+    first = ConsoleProcess(world.cluster.bootstrap, tmp_path)
+    try:
+        tables = [first.load("kill_a"), first.load("kill_b")]
+        moments = {t.properties["lakeward.live.moment-ms"] for t in tables}
+        windows = {int(t.properties["lakeward.live.window-ms"]) for t in tables}
+        assert (len(moments), len(windows), min(windows) > 0) == (1, 1, True)
+        monkeypatch.setenv("LAKEWARD_SERVER__DATA_DIR", str(tmp_path))
+        assert run(["doctor", "--fluss", world.cluster.bootstrap, "--table", f"{DATABASE}.kill_b"]) == 0
+        assert "1 lake table, the console's live files;" in capsys.readouterr().out
+    finally:
+        first.end(signal.SIGKILL)
+    files = set.union(*map(live_files, tables))
+    assert files
+    assert [ids(table) for table in tables] == [list(range(30)), list(range(20))]
+    second = ConsoleProcess(world.cluster.bootstrap, tmp_path)
+    try:
+        assert [ids(table) for table in tables] == [list(range(30)), list(range(20))], "the files of the killed one"
+        again = second.load("kill_a")
+        wait_until(lambda: not any(file.exists() for file in files), limit_s=300, what="the killed console's files")
+        assert ids(second.load("kill_a")) == list(range(30))
+        assert ids(again) == list(range(30)), "answers of the new console name files of its own"
+    finally:
+        second.end()
+
+
+def test_a_lake_head_that_could_expire_is_kept_for_its_readers(
+    world: FlussWorld, rounds: OnDemand, console: Console
+) -> None:
+    world.produce(
+        MakeTable(name="live_old", schema=EVENTS, freshness="1h"), Append(table="live_old", rows=events(0, 9))
+    )
+    assert isinstance(rounds.run("live_old"), TableFinished)
+    table = world.table("live_old")
+    lake = world.plugin.load_lake(table)
+    assert isinstance(lake, IcebergLakeStorage)
+    with lake.connection.load(table.path).transaction() as change:
+        change.set_properties({"history.expire.max-snapshot-age-ms": "1"})
+    catalog = load_catalog("live", type="rest", uri=f"{console.url}/iceberg", warehouse="live")
+    answered = catalog.load_table(f"{DATABASE}.live_old")
+    head = world.plugin.open_reader(table).load_base().head
+    world.produce(Append(table="live_old", rows=events(9, 12)))
+    assert isinstance(rounds.run("live_old"), TableFinished)
+    lake.connection.load(table.path).maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    retained = {str(s.snapshot_id) for s in lake.connection.load(table.path).metadata.snapshots}
+    assert head in retained
+    assert ids(answered) == list(range(9))
+    assert ids(catalog.load_table(f"{DATABASE}.live_old")) == list(range(12))
 
 
 def test_pages_and_tokens_of_a_live_table(world: FlussWorld, console: Console) -> None:

@@ -16,7 +16,7 @@ from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.output import Json, Server, counted, note, print_json
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig
-from lakeward.model import TablePath
+from lakeward.model import SystemClock, TablePath
 
 
 def register(app: typer.Typer) -> None:
@@ -59,15 +59,18 @@ def doctor(
 def _examine_cluster(fluss: str, user: str | None, table: str | None, *, as_json: bool) -> None:
     from lakeward.cli.doctor.fluss import examine_cluster
     from lakeward.hot.fluss.clusterview import ClusterView
+    from lakeward.server.live.consolenote import console_folder, load_note
 
     with open_fluss(fluss, user) as plugin:
+        console = load_note(console_folder(resolve().get(options.SERVER_DATA_DIR), plugin.servers.bootstrap))
         view = ClusterView(plugin)
         tables = view.views() if table is None else [view.look_at(view.lake_table(TablePath.parse(table)))]
-    checked = (
-        f"lag, lake and delete files of {counted(len(tables), 'lake table')}; settings of jobs are not visible here"
-    )
+    seen = "no console of this machine" if console is None else "the console's live files"
+    checked = f"lag, lake and delete files of {counted(len(tables), 'lake table')}, {seen}"
+    checked += "; settings of jobs are not visible here"
     healthy = f"nothing wrong was found: checked {checked}" if tables else "the cluster has no lake tables"
-    _tell(examine_cluster(tables, fluss), as_json=as_json, healthy=healthy)
+    now_ms = SystemClock().now_ms()
+    _tell(examine_cluster(tables, fluss, console, now_ms), as_json=as_json, healthy=healthy)
 
 
 def preflight(

@@ -5,20 +5,43 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from lakeward.cli.doctor.checks.lakes import examine_live
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
-from lakeward.cli.output import counted, duration, moment
+from lakeward.cli.output import counted, duration, moment, size
 from lakeward.hot.fluss.clusterview import LATE, REFUSED, UNREADABLE, TableView
+from lakeward.server.live.consolenote import ConsoleNote
 
 MANY_DELETES = 8
 """Delete files of a table, where there are as many as data files: the fan-in of compactions."""
 
 
-def examine_cluster(tables: Sequence[TableView], address: str) -> list[Diagnosis]:
-    """Sorted: what is wrong now comes first."""
+def examine_cluster(
+    tables: Sequence[TableView], address: str, console: ConsoleNote | None = None, now_ms: int = 0
+) -> list[Diagnosis]:
+    """Sorted: what is wrong now comes first. `console`: what this machine's console noted last, at which time."""
     found = [finding for table in tables for finding in _examine(table, address)]
+    if console is not None:
+        found += _examine_console(console, {t.path: t.waiting for t in tables}, address, now_ms)
     return sorted(found, key=lambda d: (d.level is not Level.WRONG, d.about))
+
+
+def _examine_console(
+    console: ConsoleNote, waiting: Mapping[str, int], address: str, now_ms: int
+) -> Iterator[Diagnosis]:
+    if not console.is_silent(now_ms):
+        yield from examine_live(console.facts, waiting, about="console", cluster=f" --fluss {address}")
+    elif console.answers:
+        yield Diagnosis(
+            check="live",
+            level=Level.SOON,
+            about="console",
+            figure=f"files of {counted(console.answers, 'live answer')} ({size(console.facts.bytes)}) are in the lake, "
+            f"and the console on this machine was last seen {moment(console.at_ms)} UTC",
+            why=f"Only a console deletes them, {duration(console.keep_ms)} after it starts.",
+            mend=f"lakeward console --fluss {address}",
+        )
 
 
 def _examine(table: TableView, address: str) -> Iterator[Diagnosis]:

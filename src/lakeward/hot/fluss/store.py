@@ -9,20 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lakeward.errors import FlussTableNotFound, LakewardError, PartitionNotFound, ServerUnavailable
-from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
+from lakeward.errors import FlussTableNotFound, LakewardError
+from lakeward.hot.fluss.failures import Code, fluss_code_of
 from lakeward.hot.fluss.kv.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logfetch import LogFetch
 from lakeward.hot.fluss.logmarks import LastBatch, Marks, marks_of, read_last
+from lakeward.hot.fluss.offsets import FlussOffsets
 from lakeward.hot.fluss.supported import check_supported
-from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, partition_ids, with_own_buckets
-from lakeward.hot.fluss.wire.connection import FlussConnection, PendingCall
+from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, with_own_buckets
 from lakeward.hot.fluss.wire.messages import (
-    CLIENT,
     EARLIEST,
     LATEST,
     LIST_DATABASES,
-    LIST_OFFSETS,
     LIST_PARTITIONS,
     LIST_TABLES,
     TABLE_INFO,
@@ -30,7 +28,7 @@ from lakeward.hot.fluss.wire.messages import (
     TIMESTAMP,
     Message,
 )
-from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
+from lakeward.hot.fluss.wire.servers import FlussServers, path_message
 from lakeward.model import Bucket, Column, TableId, TableInfo, TablePath
 from lakeward.spi import HotStore, KvSnapshot, LogBounds
 
@@ -41,7 +39,7 @@ class FlussStore(HotStore):
     has_prev_offset = False
 
     def __init__(self, servers: FlussServers) -> None:
-        self.servers = servers
+        self.servers, self.offsets = servers, FlussOffsets(servers)
         self._schemas: dict[tuple[str, int], tuple[Column, ...]] = {}
         self._frozen: dict[TableId, dict[Bucket, LastBatch]] = {}
         self._lock = threading.Lock()
@@ -97,7 +95,7 @@ class FlussStore(HotStore):
     def bounds(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         """Like `freeze`, for reads that are no rounds: no marks are taken, so that those of a round stay."""
         check_supported(table)
-        starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
+        starts, ends = self.offsets.of_table(table, EARLIEST), self.offsets.of_table(table, LATEST)
         return {b: LogBounds(start=min(starts[b], end), end=end) for b, end in sorted(ends.items())}
 
     def last_batches(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:
@@ -113,10 +111,10 @@ class FlussStore(HotStore):
         return marks_of(self._last_now(table, offsets))
 
     def _last_now(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:
-        return read_last(self.servers, table, offsets, lambda bucket: self.log_bucket(table, bucket))
+        return read_last(self.servers, table, offsets, lambda bucket: self.offsets.log_bucket(table, bucket))
 
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
-        offsets = self._list_offsets(table, [self.log_bucket(table, bucket)], TIMESTAMP, at_ms)
+        offsets = self.offsets.of_buckets(table, [self.offsets.log_bucket(table, bucket)], TIMESTAMP, at_ms)
         return next(iter(offsets.values()))
 
     def read_log(
@@ -126,7 +124,7 @@ class FlussStore(HotStore):
             servers=self.servers,
             table=table,
             path=_path(table.path),
-            bucket=self.log_bucket(table, bucket),
+            bucket=self.offsets.log_bucket(table, bucket),
             columns=columns,
             schemas=lambda schema_id: self.schema_columns(table, schema_id),
         )
@@ -134,12 +132,12 @@ class FlussStore(HotStore):
 
     # ---- KV snapshots ----------------------------------------------------------------------------------------------
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
-        return self.snapshots.take(table, bucket, self.log_bucket(table, bucket), holder)
+        return self.snapshots.take(table, bucket, self.offsets.log_bucket(table, bucket), holder)
 
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return self.snapshots.read(table, snapshot, self.log_bucket(table, snapshot.bucket), columns)
+        return self.snapshots.read(table, snapshot, self.offsets.log_bucket(table, snapshot.bucket), columns)
 
     def renew_snapshots(self) -> None:
         """Leases that this process holds, as far as they need it."""
@@ -150,96 +148,6 @@ class FlussStore(HotStore):
 
     def close(self) -> None:
         self.servers.close()
-
-    # ---- pieces ----------------------------------------------------------------------------------------------------
-    def log_bucket(self, table: TableInfo, bucket: Bucket) -> LogBucket:
-        """Raises `PartitionNotFound`."""
-        if not table.descriptor.is_partitioned:
-            return LogBucket(int(table.table_id), None, bucket.number)
-        partition_id = partition_ids(table).get(bucket.partition)
-        if partition_id is None:
-            raise PartitionNotFound(table=str(table.path), partition=bucket.partition)
-        return LogBucket(int(table.table_id), partition_id, bucket.number)
-
-    def _offsets(self, table: TableInfo, kind: int) -> dict[Bucket, int]:
-        numbers = range(table.descriptor.bucket_count)
-        if not table.descriptor.is_partitioned:
-            asked = {LogBucket(int(table.table_id), None, n): Bucket("", n) for n in numbers}
-        else:
-            asked = {
-                LogBucket(int(table.table_id), i, n): Bucket(name, n)
-                for name, i in partition_ids(table).items()
-                for n in numbers
-            }
-        offsets = self._list_offsets(table, list(asked), kind)
-        return {asked[b]: offset for b, offset in offsets.items()}
-
-    def _list_offsets(
-        self, table: TableInfo, buckets: Sequence[LogBucket], kind: int, at_ms: int | None = None
-    ) -> dict[LogBucket, int]:
-        """One request per server and partition, all on their way at once; what fails is asked
-        again bucket by bucket.
-        """
-        path = _path(table.path)
-        pending: list[tuple[list[LogBucket], PendingCall | None]] = []
-        for connection, led in self.servers.group_by_leader(path, buckets).items():
-            for partition in dict.fromkeys(b.partition_id for b in led):
-                group = [b for b in led if b.partition_id == partition]
-                pending.append((group, _send(connection, _offsets_request(group, kind, at_ms))))
-        offsets: dict[LogBucket, int] = {}
-        for group, call in pending:
-            try:
-                offsets |= (
-                    self._parse_offsets(group, call.result())
-                    if call is not None
-                    else self._follow_all(path, group, kind, at_ms)
-                )
-            except LakewardError:
-                offsets |= self._follow_all(path, group, kind, at_ms)
-        return offsets
-
-    def _follow_all(
-        self, path: Message, group: Sequence[LogBucket], kind: int, at_ms: int | None
-    ) -> dict[LogBucket, int]:
-        """Asks each bucket's leader again: the cached one may be dead."""
-        for bucket in group:
-            self.servers.forget_leader(bucket)
-        return {b: self._follow_offset(path, b, kind, at_ms) for b in group}
-
-    def _follow_offset(self, path: Message, bucket: LogBucket, kind: int, at_ms: int | None) -> int:
-        request = _offsets_request([bucket], kind, at_ms)
-        answer = self.servers.follow(path, bucket, lambda leader: self._one(leader.call(LIST_OFFSETS, request)))
-        return self._parse_offsets([bucket], answer)[bucket]
-
-    def _one(self, answer: Message) -> Message:
-        for bucket in answer.get("buckets", []):
-            if bucket.get("error_code"):
-                raise to_error(self.servers.bootstrap, "ListOffsets", bucket["error_code"], bucket.get("error_message"))
-        return answer
-
-    def _parse_offsets(self, buckets: Sequence[LogBucket], answer: Message) -> dict[LogBucket, int]:
-        by_number = {b.get("bucket", 0): b.get("offset", 0) for b in self._one(answer).get("buckets", [])}
-        return {b: by_number[b.number] for b in buckets}
-
-
-def _send(connection: FlussConnection, request: Message) -> PendingCall | None:
-    """None: the server is away."""
-    try:
-        return connection.send(LIST_OFFSETS, request)
-    except ServerUnavailable:
-        return None
-
-
-def _offsets_request(buckets: Sequence[LogBucket], kind: int, at_ms: int | None) -> Message:
-    first = buckets[0]
-    return {
-        "follower": CLIENT,
-        "kind": kind,
-        "table_id": first.table_id,
-        "partition_id": first.partition_id,
-        "buckets": [b.number for b in buckets],
-        "timestamp": at_ms,
-    }
 
 
 def _path(path: TablePath) -> Message:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of a Fluss cluster in the live warehouse: the tail is read from the cluster, and the lake rows that it
-replaces are found through the index of their keys. Fluss leases neither the lake's head nor its log to a reader: both
-stay for as long as expiry and the log's TTL leave them."""
+replaces are found through the index of their keys. Fluss leases nothing to a reader: a lake head that could expire is
+held by a tag, and the log's rows are in the answer's own files."""
 
 from __future__ import annotations
 
-import re
+import logging
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -19,8 +18,18 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier, Properties
 
 from lakeward.config import Config
-from lakeward.errors import CutNotFound, InvalidConfig, InvalidInput, LakewardError, NotFound, TableNotFound
+from lakeward.errors import (
+    CutNotFound,
+    InvalidConfig,
+    InvalidInput,
+    LakewardError,
+    NotFound,
+    SnapshotGone,
+    TableNotFound,
+)
 from lakeward.hot.fluss.plugin import FlussPlugin
+from lakeward.hot.fluss.store import FlussStore
+from lakeward.lake.iceberg.headtags import HeadTags
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import Bucket, CutEnds, LakeBase, OffsetMap, SystemClock, TableId, TableInfo, TablePath
 from lakeward.protocol.auth import TokenSet
@@ -28,11 +37,14 @@ from lakeward.protocol.tables import CutStatus
 from lakeward.server.iceberg.catalog import read_only_router
 from lakeward.server.iceberg.readonly import ReadOnlyTables
 from lakeward.server.live.chunks import LiveTarget
+from lakeward.server.live.consolenote import ConsoleNote, console_folder, save_note
 from lakeward.server.live.source import LiveEntry, LiveSource
 from lakeward.server.live.warehouse import LiveOptions, LiveWarehouse
 from lakeward.spi import LakeStorage, LogBounds
 
 LAKE_NAME = "fluss"
+
+log = logging.getLogger(__name__)
 
 
 class ClusterTables:
@@ -66,8 +78,8 @@ class ClusterTables:
 
 
 class ClusterEntry(LiveEntry):
-    def __init__(self, tables: ClusterTables, info: TableInfo) -> None:
-        self._tables, self.info = tables, info
+    def __init__(self, tables: ClusterTables, info: TableInfo, tags: HeadTags) -> None:
+        self._tables, self.info, self._tags = tables, info, tags
 
     def check_joined(self) -> None:
         """Fluss stops a table whose lake and log do not join before any round: the read itself finds out."""
@@ -77,13 +89,24 @@ class ClusterEntry(LiveEntry):
         return LiveTarget(table=table, lake_table=table, lake=self._tables.lake_of(table), lake_name=LAKE_NAME)
 
     def hold(self, base: LakeBase) -> None:
-        """Fluss has no lease for it."""
+        """By a tag, for a head that is old enough to expire. Where the console may not write to the lake's catalog, or
+        others keep committing, the answer is given without it."""
+        if base.head is None:
+            return
+        try:
+            self._tags.hold(self._tables.lake_of(self.info).connection, self.info, base.head)
+        except SnapshotGone:
+            raise
+        except LakewardError as error:
+            log.warning("the lake head of %s is not protected from expiry: %s", self.info.path, error)
 
 
 class FlussSource(LiveSource):
-    def __init__(self, plugin: FlussPlugin) -> None:
-        self.tables = ClusterTables(plugin)
-        self.store = self.tables.store
+    is_exact = False
+
+    def __init__(self, plugin: FlussPlugin, tags: HeadTags) -> None:
+        self.tables, self._tags = ClusterTables(plugin), tags
+        self.store: FlussStore = self.tables.store
         self._paths: dict[TableId, TablePath] = {}
 
     def find(self, path: TablePath) -> LiveEntry | None:
@@ -91,20 +114,17 @@ class FlussSource(LiveSource):
         if table is None:
             return None
         self._paths[table.table_id] = path
-        return ClusterEntry(self.tables, table)
+        return ClusterEntry(self.tables, table, self._tags)
 
     def find_path(self, table_id: TableId) -> TablePath | None:
         return self._paths.get(table_id)
 
     def freeze(self, tables: Sequence[TableInfo] | None) -> Mapping[TableId, CutEnds]:
-        """One after another, as Fluss freezes one table at a time. Of all tables: those that answer."""
-        if tables is not None:
-            return {table.table_id: self._ends(table) for table in tables}
-        ends: dict[TableId, CutEnds] = {}
-        for table in self.tables.all():
-            with suppress(LakewardError):
-                ends[table.table_id] = self._ends(table)
-        return ends
+        """Fluss answers for one table at a time, so all tables are asked at once. Of all tables: those that answer."""
+        if tables is not None and len(tables) == 1:
+            return {tables[0].table_id: self._ends(tables[0])}
+        ends = self.store.offsets.ends_together(self.tables.all() if tables is None else tables)
+        return {table_id: CutEnds(ends=OffsetMap(of_table)) for table_id, of_table in ends.items()}
 
     def _ends(self, table: TableInfo) -> CutEnds:
         return CutEnds(ends=OffsetMap({bucket: bound.end for bucket, bound in self.bounds(table).items()}))
@@ -122,6 +142,7 @@ class FlussSource(LiveSource):
 
     def forget(self, table_id: TableId) -> None:
         self._paths.pop(table_id, None)
+        self._tags.forget(table_id)
 
 
 class ClusterCatalog(NoopCatalog):
@@ -173,11 +194,13 @@ class ClusterLive:
     for each cluster. Raises `InvalidConfig` where another console has that folder."""
 
     def __init__(self, config: Config, data: Path, plugin: FlussPlugin) -> None:
-        clock, source = SystemClock(), FlussSource(plugin)
-        folder = data / f"console-{re.sub('[^A-Za-z0-9.-]+', '_', plugin.servers.bootstrap)}"
+        clock, live_options = SystemClock(), LiveOptions.of(config)
+        folder = console_folder(data, plugin.servers.bootstrap)
         folder.mkdir(parents=True, exist_ok=True)
+        source = FlussSource(plugin, HeadTags(clock, int(live_options.keep_s * 1_000)))
+        self._folder, self._clock, self._keep_s = folder, clock, live_options.keep_s
         try:
-            self.warehouse = LiveWarehouse(source, folder, clock, LiveOptions.of(config))
+            self.warehouse = LiveWarehouse(source, folder, clock, live_options, self._note)
         except sqlite3.OperationalError as error:
             reason = f"another console of the same cluster uses {folder}: give each one a folder of its own ({error})"
             raise InvalidConfig(where="server.data-dir", reason=reason) from error
@@ -186,7 +209,19 @@ class ClusterLive:
     def start(self) -> None:
         """Raises what the cluster raises."""
         self._catalog.adopt_storage()
+        self._note()
         self.warehouse.thread.start()
+
+    def _note(self) -> None:
+        """For `lakeward doctor --fluss`."""
+        files, facts = self.warehouse.files, self.warehouse.facts(lambda path: True)
+        note = ConsoleNote(
+            at_ms=self._clock.now_ms(), keep_ms=int(self._keep_s * 1_000), answers=files.count(), facts=facts
+        )
+        try:
+            save_note(self._folder, note)
+        except OSError as error:
+            log.warning("the note for `lakeward doctor --fluss` could not be written: %s", error)
 
     def router(self, tokens: TokenSet) -> APIRouter:
         read_only = ReadOnlyTables(self._catalog, self.warehouse, _no_cut, instead="to the Fluss cluster")

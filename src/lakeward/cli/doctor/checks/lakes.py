@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 from lakeward.cli.output import counted, size
+from lakeward.protocol.facts import LiveFacts
 
 MOST_ORPHAN_BYTES = 100_000_000
 
@@ -95,10 +96,14 @@ FULL, ALMOST = 0.98, 0.8
 
 
 def check_live(facts: Facts) -> Iterator[Diagnosis]:
-    live = facts.server.live
-    if live is None:
-        return
-    waiting = {str(t.path): t.waiting_rows for t in facts.status.tables}
+    if facts.server.live is not None:
+        yield from examine_live(facts.server.live, {str(t.path): t.waiting_rows for t in facts.status.tables})
+
+
+def examine_live(
+    live: LiveFacts, waiting: Mapping[str, int], about: str = "server", cluster: str = ""
+) -> Iterator[Diagnosis]:
+    """`waiting`: records that each table's lake lacks. `cluster`: what commands about a Fluss cluster add."""
     for path in (p for p in map(str, live.cut_short) if waiting.get(p)):
         yield Diagnosis(
             check="live",
@@ -106,13 +111,13 @@ def check_live(facts: Facts) -> Iterator[Diagnosis]:
             about=path,
             figure=f"{counted(waiting[path], 'row')} wait for the lake, more than warehouse live shows",
             why="Engines that read it there see an earlier moment.",
-            mend=f"lakeward tier-now {path}, or more live.max-tail-rows and live.max-tail-bytes",
+            mend=f"lakeward tier-now {path}{cluster}, or more live.max-tail-rows and live.max-tail-bytes",
         )
     if live.bytes > ALMOST * live.max_bytes:
         yield Diagnosis(
             check="live",
             level=Level.WRONG if live.bytes > FULL * live.max_bytes else Level.SOON,
-            about="server",
+            about=about,
             figure=f"files of live answers take {size(live.bytes)} of {size(live.max_bytes)} (live.max-bytes)",
             why="At the limit loads of tables with new rows are refused.",
             mend="a higher live.max-bytes, or a shorter live.keep",
@@ -121,8 +126,8 @@ def check_live(facts: Facts) -> Iterator[Diagnosis]:
         yield Diagnosis(
             check="live",
             level=Level.SOON,
-            about="server",
+            about=about,
             figure=f"files of {counted(live.overdue, 'live answer')} are past live.keep and still in the lake",
             why="They take space, and count for live.max-bytes.",
-            mend="the server's log says which lake does not answer",
+            mend=f"the {about}'s log says which lake does not answer",
         )
