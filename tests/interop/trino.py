@@ -39,7 +39,8 @@ class Trino:
 
     def sql(self, statement: str) -> list[list[Any]]:
         """Rows of the answer. Raises `TrinoFailed`."""
-        answer = wait_until(lambda: (self._sql(statement),), what="a node of Trino", tolerate=(NoNodes,))
+        again = (NoNodes, httpx.TransportError)  # a busy machine has it end connections
+        answer = wait_until(lambda: (self._sql(statement),), what="a node of Trino", tolerate=again)
         return answer[0]
 
     def _sql(self, statement: str) -> list[list[Any]]:
