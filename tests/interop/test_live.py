@@ -424,3 +424,9 @@ def test_a_table_whose_lake_and_log_do_not_join_is_refused_in_words(world: LiveW
     parts.federation.alter(path, AlterTable(properties={"table.datalake.enabled": "false"}))
     parts.upsert("db.a", rows(2))
     assert "its lake is switched off" in httpx.get(url).json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["LIVE", "Live;at-least=x", "live;atleast=x", "cut:a/b"])
+def test_a_misspelt_read_only_warehouse_is_not_taken_for_the_lake(world: LiveWorld, name: str) -> None:
+    answer = httpx.get(f"{world.url}/v1/config", params={"warehouse": name})
+    assert (answer.status_code, "the warehouses are `default`" in answer.text) == (400, True)

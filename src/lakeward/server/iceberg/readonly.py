@@ -52,22 +52,26 @@ class ReadOnlyName:
 
     @classmethod
     def find(cls, name: str) -> ReadOnlyName | None:
-        """None: it names no read-only warehouse."""
-        if not name.startswith((LIVE, "cut:")):
+        """None: it names no read-only warehouse. Raises `InvalidRequest` for a name that was meant as one."""
+        if name.lower() != LIVE and not name.lower().startswith((f"{LIVE};", "cut:")):
             return None
         matched = _NAME.fullmatch(name)
-        return None if matched is None else cls(name=name, at_least=matched["token"], cut=matched["cut"])
+        if matched is None:
+            raise cls._unknown(name)
+        return cls(name=name, at_least=matched["token"], cut=matched["cut"])
 
     @classmethod
     def parse(cls, name: str) -> ReadOnlyName:
         """Raises `InvalidRequest`."""
         parsed = cls.find(name)
         if parsed is None:
-            reason = (
-                "the warehouses are `default`, which takes writes, `live`, `live;at-least=<token>` and `cut:<name>`"
-            )
-            raise InvalidRequest(what=f"warehouse {name[:80]!r}", reason=reason)
+            raise cls._unknown(name)
         return parsed
+
+    @staticmethod
+    def _unknown(name: str) -> InvalidRequest:
+        reason = "the warehouses are `default`, which takes writes, `live`, `live;at-least=<token>` and `cut:<name>`"
+        return InvalidRequest(what=f"warehouse {name[:80]!r}", reason=reason)
 
 
 class ReadOnlyTables:
