@@ -91,8 +91,8 @@ class LakeTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptedRows:
-    """Rows from before the table was adopted, which have no address in a log. `sequence`: of the newest snapshot at that
-    time; files that are no younger have these rows, and files that other engines rewrote from them."""
+    """Rows from before the table was adopted, which have no address in a log. `sequence`: of the newest snapshot at
+    that time; files that are no younger have these rows, and files that other engines rewrote from them."""
 
     snapshot_id: SnapshotId | None
     sequence: int
