@@ -117,6 +117,27 @@ def test_a_query_reads_tables_and_nothing_else(server: Server, open_page: OpenPa
     assert page.title() == "Lakeward"
 
 
+def test_a_statement_changes_columns_and_shows_its_plan(server: Server, open_page: OpenPage) -> None:
+    page = open_page(f"{server.url}/#/sql", quiet=False)  # a refused statement is an HTTP error on purpose
+    query, answer = page.get_by_label("Query"), page.locator("#answer")
+    query.fill("EXPLAIN ALTER TABLE work.orders RENAME COLUMN note TO remark, ADD COLUMN weight DOUBLE AFTER id")
+    page.get_by_role("button", name="Run").click()
+    expect(answer.locator("tbody tr").first).to_contain_text("lake default: ")
+    expect(answer.locator("tbody tr").last).to_have_text("nothing was changed; work.orders would have schema 2")
+    query.fill("ALTER TABLE work.orders RENAME COLUMN note TO remark, ADD COLUMN weight DOUBLE AFTER id")
+    page.get_by_role("button", name="Run").click()
+    expect(answer.locator("tbody tr").last).to_have_text("altered work.orders: schema 2")
+    query.fill("SELECT remark, weight FROM work.orders ORDER BY id")
+    page.get_by_role("button", name="Run").click()
+    expect(answer).to_contain_text(EVIL)
+    query.fill("ALTER TABLE work.orders ADD COLUMN state STRING DEFAULT 'new'")
+    page.get_by_role("button", name="Run").click()
+    expect(answer.locator("[role=alert]")).to_contain_text("iceberg.format-version=3")
+    query.fill("ALTER TABLE work.orders RENAME COLUMN remark TO note, DROP COLUMN weight")
+    page.get_by_role("button", name="Run").click()
+    expect(answer.locator("tbody tr").last).to_have_text("altered work.orders: schema 3")
+
+
 def test_jobs_debt_cost_and_log_are_shown(server: Server, job: Job, open_page: OpenPage) -> None:
     page = open_page(f"{server.url}/#/jobs")
     expect(page.locator("#jobs tbody tr").first).to_contain_text(re.compile(r"painter.*live.*MB", re.DOTALL))

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidAlter, LakeMismatch
-from lakeward.model import Column, ColumnChange, TableInfo, TablePath, parse_type, to_arrow_type
+from lakeward.model import Column, ColumnChange, TableInfo, TablePath, default_value, parse_type, to_arrow_type
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi import LakeStorage
@@ -26,6 +26,7 @@ LOG, PK = "db.events", "db.state"
 KINDS = ("INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(6, 2)", "STRING", "DATE")
 WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE", "DECIMAL(6, 2)": "DECIMAL(9, 2)", "DATE": "TIMESTAMP(3)"}
 CRASHES = ("alter.between-lake-and-hot", "alter.before-finish")
+DEFAULTS = {"STRING": "none", "DATE": "2024-02-29"}
 KEY_ID = 1
 
 
@@ -61,11 +62,14 @@ class Model:
 
     def shown(self) -> Counter[tuple[Any, ...]]:
         rows = self.by_key.values() if self.now.is_pk else self.rows
-        return Counter(tuple(_as_now(row.get(c.column_id), c) for c in self.now.schema.columns) for row in rows)
+        return Counter(tuple(_as_now(row, c) for c in self.now.schema.columns) for row in rows)
 
 
-def _as_now(value: Any, column: Column) -> Any:
-    """A date of a column that is a timestamp by now."""
+def _as_now(row: Mapping[int, Any], column: Column) -> Any:
+    """The default of a column that the row does not have; a date of a column that is a timestamp by now."""
+    if column.column_id not in row and column.default is not None:
+        return default_value(column.default, column.type)
+    value: Any = row.get(column.column_id)
     is_wider = column.type.keyword == "TIMESTAMP" and value is not None and not isinstance(value, datetime)
     return datetime.combine(value, time()) if is_wider else value
 
@@ -74,13 +78,19 @@ class SchemaProgram:
     def __init__(self, folder: Path, lake: LakeStorage, seed: int, changes: frozenset[ColumnChange]) -> None:
         self.random, self.changes = random.Random(seed), changes
         self.world = InProcessLakeward(folder, lake)
-        columns = "k INT NOT NULL, a INT, b STRING"
         self.models = {
-            LOG: Model([self.world.create(LOG, columns)]),
-            PK: Model([self.world.create(PK, columns, primary_key="k", buckets=2)]),
+            LOG: Model([self._create(LOG, "")]),
+            PK: Model([self._create(PK, "k")]),
         }
         self._names = (f"c{n}" for n in range(10**6))
         self.trace: list[str] = []
+
+    def _create(self, path: str, key: str) -> TableInfo:
+        """Of Iceberg, version 3 alone has defaults."""
+        is_iceberg = self.world.lake.name == "iceberg"
+        properties: dict[str, Any] = {"iceberg.format-version": self.random.choice("23")} if is_iceberg else {}
+        columns, buckets = "k INT NOT NULL, a INT, b STRING", 2 if key else 1
+        return self.world.create(path, columns, primary_key=key, buckets=buckets, **properties)
 
     def run(self, steps: int) -> None:
         acts = [self.put, self.put, self.delete, self.alter, self.alter, self.tier, self.compact, self.crash]
@@ -90,6 +100,7 @@ class SchemaProgram:
             self.trace.append(f"{act.__name__} {path}")
             act(path)
             self.check(path)
+            self.check_changes(path)
         for path in self.models:
             self.tier(path)
             self.check(path, "lake")
@@ -196,12 +207,16 @@ class SchemaProgram:
 
     def _added(self, name: str | None) -> tuple[dict[str, Any], ...]:
         kind = parse_type(self.random.choice(KINDS))
-        return (Column(name=name or next(self._names), type=kind).to_json(),)
+        default = None
+        if ColumnChange.DEFAULT in self.changes and self.random.random() < 0.4:
+            default = str(self._value(Column(name="default", type=kind)) or DEFAULTS.get(kind.keyword, "0"))
+            kind = kind.with_nullable(self.random.random() < 0.5)
+        return (Column(name=name or next(self._names), type=kind, default=default).to_json(),)
 
     def _value(self, column: Column) -> Any:
         if column.column_id == KEY_ID:
             return self.random.randint(0, 5)
-        if self.random.random() < 0.2:
+        if column.type.nullable and self.random.random() < 0.2:
             return None
         number = self.random.randint(-9, 9)
         match column.type.keyword:
@@ -226,3 +241,29 @@ class SchemaProgram:
         assert tuple(result.column_names) == model.now.schema.names, self.trace
         shown = Counter(tuple(row.values()) for row in result.to_pylist())
         assert shown == model.shown(), "\n".join([*self.trace, f"{shown - model.shown()} {model.shown() - shown}"])
+        self._check_filter(path, mode, shown)
+
+    def _check_filter(self, path: str, mode: str, shown: Counter[tuple[Any, ...]]) -> None:
+        """By a value of one row: bounds that files had before a change do not hide it."""
+        names = self.models[path].now.schema.names
+        if not shown:
+            return
+        at, row = self.random.randrange(len(names)), self.random.choice(sorted(shown, key=str))
+        if row[at] is None:
+            return
+        rows = self.world.read(path, mode=mode, filter=[(names[at], "=", row[at])]).to_table().to_pylist()
+        expected = Counter({r: count for r, count in shown.items() if r[at] == row[at]})
+        assert Counter(tuple(r.values()) for r in rows) == expected, "\n".join(
+            [*self.trace, f"{names[at]} = {row[at]}"]
+        )
+
+    def check_changes(self, path: str) -> None:
+        """The changelog, in today's names: every row that a change replaces or deletes is the one before it, and the
+        last ones are the table."""
+        model = self.models[path]
+        names, live = model.now.schema.names, Counter[tuple[Any, ...]]()
+        for change in self.world.changes(path).to_table().to_pylist():
+            row = tuple(change[name] for name in names)
+            live[row] += -1 if change["__change_type"] in ("update_before", "delete") else 1
+            assert live[row] >= 0, "\n".join([*self.trace, f"{change} replaces a row that is not there"])
+        assert +live == model.shown(), "\n".join([*self.trace, f"{live - model.shown()} {model.shown() - live}"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.client import Client
-from lakeward.protocol.routes import TABLES
+from lakeward.protocol.routes import TABLE_STATUS, TABLES
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = pytest.mark.soak
@@ -72,9 +73,14 @@ def test_a_hundred_changes_while_a_producer_writes(tmp_path: Path, format: str) 
         tier_now(client, table)
         producer = Producer(server.url)
         producer.start()
+        lags, began = list[float](), time.monotonic()
         for number in range(CHANGES):
             change(client, number)
+            lags.append(client.server.ask("GET", TABLE_STATUS.format(table=NAME))["lag_ms"] / 1000)
+        took_s = time.monotonic() - began
         producer.stop()
+        print(f"{format}: {CHANGES} changes in {took_s:.1f} s, {producer.written} puts beside them, freshness 2 s")
+        print(f"rows waited {sorted(lags)[CHANGES // 2]:.1f} s in the median, {max(lags):.1f} s at the most")
         assert producer.error is None
         assert producer.written > 0
         tier_now(client, client.table(NAME))

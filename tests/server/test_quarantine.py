@@ -124,7 +124,10 @@ def test_corrected_rows_are_written_once_and_the_rest_stays(client: Client, http
     assert "still" in told["refused"][second["id"]]
     assert [row["id"] for row in waiting(http, table)] == [second["id"]]
     assert rows_of(table) == [{"id": 1, "name": None}, {"id": 8, "name": "a"}]
-    answer = http.post(f"/api/v1/tables/{table.path}/quarantine/redrive", json={"ids": [first["id"]]})
+    again = redrive(http, table, corrected={first["id"]: '{"id": 9, "name": "again"}'})
+    assert (again["redriven"], again["refused"]) == ([first["id"]], {})
+    assert rows_of(table) == [{"id": 1, "name": None}, {"id": 8, "name": "a"}]
+    answer = http.post(f"/api/v1/tables/{table.path}/quarantine/redrive", json={"ids": ["none"]})
     assert answer.status_code == 400
     assert "no such row waits" in answer.json()["message"]
 

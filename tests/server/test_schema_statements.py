@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from pypaimon import CatalogFactory
+from pypaimon.schema.data_types import AtomicType
+from pypaimon.schema.schema_change import SchemaChange
 
 from lakeward.cli import app
 from lakeward.client import Client
@@ -21,8 +24,8 @@ NAME = "shop.goods"
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    server = Server(tmp_path / "server", {"datalake.format": "lance"})
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    server = Server(tmp_path / "server", {"datalake.format": getattr(request, "param", "lance")})
     job = Job(server, "job", spark=False)
     with server.connect() as client:
         client.create_table(NAME, "id BIGINT NOT NULL, name STRING, n INT", primary_key="id", freshness="1 h")
@@ -72,11 +75,22 @@ def test_a_statement_prints_its_plan_and_changes_the_columns(
     assert client.show_table(NAME).schema.schema_id == 2
 
 
+def add_by_lance(folder: Path) -> None:
+    (table,) = folder.rglob("goods.lance")
+    lance.dataset(str(table)).add_columns(pa.schema([pa.field("stars", pa.int64())]))
+
+
+def add_by_paimon(folder: Path) -> None:
+    (table,) = folder.rglob("shop.db/goods")
+    catalog = CatalogFactory.create({"warehouse": str(table.parent.parent)})
+    catalog.alter_table("shop.goods", [SchemaChange.add_column("stars", AtomicType("BIGINT"))], False)
+
+
+@pytest.mark.parametrize(("client", "add"), [("lance", add_by_lance), ("paimon", add_by_paimon)], indirect=["client"])
 def test_a_column_of_another_engine_is_shown_and_taken_over(
-    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    client: Client, add: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder,) = (tmp_path / "server").rglob("goods.lance")
-    lance.dataset(str(folder)).add_columns(pa.schema([pa.field("stars", pa.int64())]))
+    add(tmp_path / "server")
     put(client, {"id": 2, "name": "plate", "n": 6})
     assert app.run(["table", "reconcile-schema", NAME, "--server", client.url]) == 0
     assert "column stars BIGINT: another engine added it" in capsys.readouterr().out

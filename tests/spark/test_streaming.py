@@ -187,3 +187,33 @@ def test_a_pk_stream_begins_again_on_the_snapshot_it_was_pinned_to_or_says_that_
     assert "SnapshotGone" in said
     assert sink.rows == []
     connection.close()
+
+
+def test_a_stream_survives_added_columns_and_stops_at_other_changes(
+    spark: Any, server: Server, client: Client, job: Job, tmp_path: Path
+) -> None:
+    table = client.create_table("db.changing", "id bigint not null, name string, n int", freshness="5 min")
+    table.append([{"id": 1, "name": "a", "n": 1}])
+    tier_now(client, table)
+
+    def source() -> Any:
+        return spark.readStream.format("lakeward").option("server", server.url).load("db.changing")
+
+    def grow() -> None:
+        added = client.alter_table("db.changing", add_columns="more string", after={"more": ""})
+        added.append([{"id": 2, "name": "b", "more": "x", "n": 2}])
+        table.append([{"id": 3, "name": "c", "n": 3}])
+
+    sink = Sink("id", "name", "n")
+    assert run(source(), sink, tmp_path / "check", grow) == ""
+    assert sorted(sink.rows) == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
+
+    def change() -> None:
+        client.alter_table("db.changing", rename={"name": "title"}, widen={"n": "bigint"})
+
+    failed = run(source(), sink, tmp_path / "check", change)
+    assert "name is no longer there; n was int and is bigint; start the query again" in failed
+    client.table("db.changing").append([{"id": 4, "title": "d", "n": 4}])
+    later = Sink("id", "title", "n", "more")
+    assert run(source(), later, tmp_path / "check") == ""
+    assert later.rows == [(4, "d", 4, None)]

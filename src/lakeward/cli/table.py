@@ -31,7 +31,7 @@ from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, la
 from lakeward.cli.roundprogress import watching
 from lakeward.config.options import TABLE_DATALAKE_FRESHNESS as FRESHNESS
 from lakeward.errors import InvalidAlter, InvalidRequest
-from lakeward.model import FIXED_FOREVER, TablePath
+from lakeward.model import FIXED_FOREVER, Column, TablePath, spell_default
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
 from lakeward.protocol.operate import ReconcileSchema, ResyncChoice, ResyncTable, SchemaReconciled
@@ -151,7 +151,7 @@ def create(
 def alter(
     table: Table,
     add_column: Annotated[
-        list[str] | None, typer.Option("--add-column", "--add", help='A nullable column to add: "note string".')
+        list[str] | None, typer.Option("--add-column", "--add", help="A column to add: \"note string default 'x'\".")
     ] = None,
     rename: Annotated[list[str] | None, typer.Option(help="A column to rename, old=new.")] = None,
     drop_column: Annotated[list[str] | None, typer.Option("--drop", help="A column to drop.")] = None,
@@ -200,14 +200,15 @@ def alter(
         reason = "name a change: --add-column, --rename, --drop, --widen, --nullable, --comment, --after, --first, "
         raise InvalidRequest(what="table alter", reason=f"{reason}--freshness, --set or --reset")
     with open_client(server) as client:
-        altered = client.alter_table(table, **columns, properties=changes, dry_run=dry_run)
+        planned = client.alter_table(table, **columns, properties=changes, dry_run=True)
+        for line in planned.plan if not as_json else ():
+            print(line, flush=True)
+        altered = planned if dry_run else client.alter_table(table, **columns, properties=changes)
         for warning in altered.warnings:
             note(f"warning: {warning}")
         if as_json:
             print_json({**altered.info.to_json(), **({"plan": list(altered.plan)} if dry_run else {})})
             return
-        for line in altered.plan:
-            print(line)
         properties = [f"{key} = {value}" if value is not None else f"{key} is reset" for key, value in changes.items()]
         schema = [f"schema {altered.info.schema.schema_id}"] if altered.plan else []
         done = "would alter" if dry_run else "altered"
@@ -279,7 +280,7 @@ def show(table: Table, server: Server = None, as_json: Json = False) -> None:
         print_json(info.to_json())
         return
     descriptor = info.descriptor
-    print_rows(("column", "type", "comment"), [(c.name, str(c.type), c.comment or "") for c in info.schema.columns])
+    print_rows(("column", "type", "comment"), [(c.name, _typed(c), c.comment or "") for c in info.schema.columns])
     facts = (
         ("primary key", ", ".join(descriptor.primary_key) or "none (log table)"),
         ("partitioned by", ", ".join(descriptor.partition_keys) or "-"),
@@ -293,6 +294,11 @@ def show(table: Table, server: Server = None, as_json: Json = False) -> None:
     )
     print()
     print_rows(("", ""), facts)
+
+
+def _typed(column: Column) -> str:
+    default = "" if column.default is None else f" DEFAULT {spell_default(column.default, column.type)}"
+    return f"{column.type}{default}"
 
 
 def resync(

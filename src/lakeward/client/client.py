@@ -116,12 +116,15 @@ class Client:
         """Adds nullable columns; renames, drops, widens and moves columns, makes them nullable, comments them; sets
         properties (None removes one). No row is written again, and writers and reads that are under way go on.
 
+        A field inside of a column is named by its path (`address.city`, `items.element.price`) and renamed to a name.
         Columns are named as they are before, in `after` (column -> the one before it, "" for the first place) as they
         are afterwards. The answer's `plan` says what happens where; with `dry_run` nothing does. Raises
         `TableNotFound`, and `InvalidAlter` before anything is changed, naming the lake that cannot."""
         with of_table(path):
             request = AlterTable(
-                add_columns=tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else (),
+                add_columns=tuple(c.to_json() for c in parse_columns(add_columns, has_paths=True))
+                if add_columns
+                else (),
                 rename_columns=dict(rename or {}),
                 drop_columns=as_names(drop),
                 widen_columns=dict(widen or {}),

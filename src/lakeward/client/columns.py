@@ -11,14 +11,15 @@ import pyarrow as pa
 
 from lakeward.client.frames import schema_of
 from lakeward.errors import InvalidRequest
-from lakeward.model import Column, DataType, Schema, from_arrow_schema, parse_fields, parse_type
+from lakeward.model import Column, DataType, Schema, from_arrow_schema, parse_defaulted, parse_type
 
 
-def parse_columns(columns: Any) -> tuple[Column, ...]:
+def parse_columns(columns: Any, *, has_paths: bool = False) -> tuple[Column, ...]:
     """`"id BIGINT NOT NULL, name STRING"`, a `pa.Schema`, `{"id": "BIGINT NOT NULL"}`, a `Schema`, `Column`s, or
-    Arrow data or a frame of pandas or polars, whose columns are taken."""
+    Arrow data or a frame of pandas or polars, whose columns are taken. `has_paths`: SQL text may name fields inside of
+    columns, as `address.zip`."""
     if isinstance(columns, str):
-        return _from_sql(columns)
+        return _from_sql(columns, has_paths)
     if isinstance(columns, Schema):
         return columns.columns
     if isinstance(columns, pa.Schema):
@@ -50,9 +51,9 @@ def with_key(columns: tuple[Column, ...], key: tuple[str, ...]) -> tuple[Column,
     return tuple(replace(c, type=c.type.with_nullable(False)) if c.name in key else c for c in columns)
 
 
-def _from_sql(text: str) -> tuple[Column, ...]:
-    fields = parse_fields(text.strip().rstrip(","))
-    return tuple(Column(name=f.name, type=f.type, comment=f.comment) for f in fields)
+def _from_sql(text: str, has_paths: bool) -> tuple[Column, ...]:
+    columns = parse_defaulted(text.strip().rstrip(","), has_paths=has_paths)
+    return tuple(Column(name=f.name, type=f.type, comment=f.comment, default=default) for f, default in columns)
 
 
 def _type(kind: Any) -> DataType:

@@ -24,7 +24,10 @@ from lakeward.model import (
     VectorType,
     check_decimal,
     decimals_in,
+    default_scalar,
     find_nested_null,
+    missing_values,
+    to_arrow_field,
     to_arrow_type,
 )
 
@@ -80,7 +83,8 @@ def _from_dicts(rows: Any, columns: Sequence[Column], where: str) -> pa.Table:
     for index, row in enumerate(dicts):
         if not row.keys() <= known:
             raise _unknown(where, index, next(name for name in row if name not in known), known)
-    arrays = [_array([row.get(c.name) for row in dicts], c, where) for c in columns]
+    defaults = {c.name: default_scalar(to_arrow_field(c)).as_py() for c in columns if c.default is not None}
+    arrays = [_array([row.get(c.name, defaults.get(c.name)) for row in dicts], c, where) for c in columns]
     return pa.table(arrays, names=[c.name for c in columns])
 
 
@@ -167,7 +171,7 @@ def _from_arrow(rows: pa.Table, columns: Sequence[Column], where: str) -> pa.Tab
 def _fit(rows: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
     kind = to_arrow_type(column.type)
     if column.name not in rows.column_names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, kind)], type=kind)
+        return pa.chunked_array([missing_values(to_arrow_field(column), rows.num_rows)], type=kind)
     column_values = rows.column(column.name)
     if column_values.type == kind:
         return column_values

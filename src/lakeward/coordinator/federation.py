@@ -335,6 +335,8 @@ class Federation:
         after = change_columns(table, change.column_changes())
         properties = {k: v for k, v in {**table.descriptor.properties, **change.properties}.items() if v is not None}
         check_properties(str(table.path), properties, after.descriptor, self._board.options.config)
+        if after.schema.schema_id != table.schema.schema_id:
+            after = after.with_schema(replace(after.schema, since_ms=self._board.clock.now_ms()))
         return after.with_descriptor(replace(after.descriptor, properties=properties))
 
     def _alter_lakes(self, table: TableInfo, after: TableInfo, lakes: Sides, change: AlterTable) -> None:

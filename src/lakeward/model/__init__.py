@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lakeward.model.tablepath import *  # noqa: F403
     from lakeward.model.types import *  # noqa: F403
     from lakeward.model.types.decimals import *  # noqa: F403
+    from lakeward.model.types.fieldchange import *  # noqa: F403
+    from lakeward.model.types.literal import *  # noqa: F403
     from lakeward.model.types.nestednulls import *  # noqa: F403
     from lakeward.model.types.sqltype import *  # noqa: F403
     from lakeward.model.types.typetable import *  # noqa: F403
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "arrow": (
         "BUCKET_FIELD LAKE_FIELDS LAKE_NAMES LOG_FIELDS PREV_OFFSET_FIELD SNAPSHOT_FIELDS TIMESTAMP_COLUMN_TYPE "
-        "TYPE_KEY from_arrow_field from_arrow_schema log_fields map_leaves to_arrow_field to_arrow_schema "
-        "to_arrow_type"
+        "TYPE_KEY cast_fields default_scalar fit_column from_arrow_field from_arrow_schema log_fields map_leaves "
+        "missing_values to_arrow_field to_arrow_schema to_arrow_type with_default"
     ),
     "cut": "Cut CutEnds CutSchedule CutSide CutState CutTable check_cut check_schedule",
     "disk": "BALLAST_BYTES Ballast DISK_FULL find_disk_trouble free_bytes usable",
@@ -64,8 +66,7 @@ _NAMES = {
     "round": "LakeBase RoundOwner RoundPhases RoundPlan RoundResult describe_plan",
     "schema": "BUCKET CHANGE_TYPE Column OFFSET PREV_OFFSET SYSTEM_COLUMNS Schema TIMESTAMP typed",
     "schemachange": (
-        "ColumnChange ColumnChanges ColumnDifference FIRST change_columns check_evolved diff_schemas may_widen "
-        "refuse_type"
+        "ColumnChange ColumnChanges ColumnDifference change_columns check_evolved diff_schemas may_widen refuse_type"
     ),
     "side": (
         "CHANGELOG_PROPERTY Content DEFAULT_SIDE LAKES_PROPERTY RETENTION_PROPERTY SideId SideName TIER "
@@ -83,8 +84,10 @@ _NAMES = {
         "TimestampType TypeVisitor VectorType leaves parts quote_name"
     ),
     "types.decimals": "cast_column check_decimal decimals_in parse_decimal parse_number",
+    "types.fieldchange": "FIRST FieldNode TypeNode type_node",
+    "types.literal": "check_default default_value parse_leading_literal spell_default spell_value",
     "types.nestednulls": "cast_values find_nested_null without_hidden_nulls",
-    "types.sqltype": "parse_fields parse_leading_type parse_type",
+    "types.sqltype": "parse_defaulted parse_fields parse_leading_type parse_type",
     "types.typetable": "TYPES TypeRow plain_types row_of spell",
     "versioned": "OwnBytes pack unpack",
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model types to Arrow and back. What Arrow cannot say (CHAR length, exact precision) rides in field metadata."""
+"""Model types to Arrow and back, and values of a column as another of its types. What Arrow cannot say (CHAR length,
+exact precision, ids of fields) rides in field metadata."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ from lakeward.model.types import (
     TypeVisitor,
     VectorType,
 )
+from lakeward.model.types.fieldchange import TypeNode, type_node
+from lakeward.model.types.literal import default_value
+from lakeward.model.types.nestednulls import cast_values, map_entries, struct_of
 from lakeward.model.types.sqltype import parse_type
 from lakeward.model.types.typetable import TYPES, row_of
 
 TYPE_KEY = b"lakeward.type"
 COMMENT_KEY = b"comment"
+DEFAULT_KEY = b"lakeward.default"
 
 _PLAIN: dict[type[DataType], pa.DataType] = {r.cls: pa.type_for_alias(r.arrow) for r in TYPES if r.arrow is not None}
 _FROM_PLAIN: dict[pa.DataType, DataType] = {
@@ -102,11 +107,32 @@ def to_arrow_schema(schema: Schema | Sequence[Column]) -> pa.Schema:
 
 
 def to_arrow_field(column: Column) -> pa.Field:
-    return _field(column.name, column.type, column.comment, to_arrow_type(column.type))
+    field = _field(column.name, column.type, column.comment, to_arrow_type(column.type))
+    return field if column.default is None else with_default(field, column.default)
+
+
+def with_default(field: pa.Field, default: str) -> pa.Field:
+    return field.with_metadata({**(field.metadata or {}), DEFAULT_KEY: default.encode()})
+
+
+def default_scalar(field: pa.Field) -> pa.Scalar:
+    """Null where the field has no default."""
+    text = (field.metadata or {}).get(DEFAULT_KEY)
+    return pa.scalar(None if text is None else default_value(text.decode(), from_arrow_field(field)), field.type)
+
+
+def missing_values(field: pa.Field, count: int) -> pa.Array:
+    """The values of rows that do not have this column: its default, else nulls."""
+    if DEFAULT_KEY not in (field.metadata or {}):
+        return pa.nulls(count, field.type)
+    return pa.repeat(default_scalar(field), count)
 
 
 def from_arrow_schema(schema: pa.Schema) -> tuple[Column, ...]:
-    return tuple(Column(name=f.name, type=from_arrow_field(f), comment=_comment(f)) for f in schema)
+    return tuple(
+        Column(name=f.name, type=from_arrow_field(f), comment=_text(f, COMMENT_KEY), default=_text(f, DEFAULT_KEY))
+        for f in schema
+    )
 
 
 def from_arrow_field(field: pa.Field) -> DataType:
@@ -139,7 +165,9 @@ def _from_arrow_type(where: str, arrow: pa.DataType) -> DataType:
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
         return ArrayType(element=_inner(arrow.value_field))
     if pa.types.is_struct(arrow):
-        return RowType(fields=tuple(RowField(name=f.name, type=_inner(f), comment=_comment(f)) for f in arrow))
+        return RowType(
+            fields=tuple(RowField(name=f.name, type=_inner(f), comment=_text(f, COMMENT_KEY)) for f in arrow)
+        )
     raise UnsupportedType(where=where, type=str(arrow), by="Lakeward", reason="no column type matches this Arrow type")
 
 
@@ -158,9 +186,58 @@ def _field(name: str, kind: DataType, comment: str | None, arrow: pa.DataType) -
     return pa.field(name, arrow, kind.nullable, metadata or None)
 
 
-def _comment(field: pa.Field) -> str | None:
-    raw = (field.metadata or {}).get(COMMENT_KEY)
+def _text(field: pa.Field, key: bytes) -> str | None:
+    raw = (field.metadata or {}).get(key)
     return None if raw is None else raw.decode()
+
+
+FIELD_KEY = b"lakeward.field"
+
+
+def fit_column(values: pa.Array, old: Column, new: Column) -> pa.Array:
+    """Values of the one column as the other, which has the same id and was changed since, or before."""
+    kind = to_arrow_type(new.type)
+    if old.field_ids == new.field_ids and (not old.field_ids or old.type.sql == new.type.sql):
+        return cast_values(values, kind)
+    return cast_fields(values, _keyed(type_node(old)), _keyed(type_node(new)), FIELD_KEY)
+
+
+def cast_fields(values: pa.Array, have: pa.DataType, kind: pa.DataType, key: bytes) -> pa.Array:
+    """`have`: the type of the values, with a key at each field of a struct, as `kind` has it."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(have):
+        places = {(f.metadata or {}).get(key): i for i, f in enumerate(have)}
+        columns, parts = values.flatten(), []
+        for field in kind:
+            at = places.get((field.metadata or {}).get(key, b""))
+            if at is None:
+                parts.append(pa.nulls(len(values), field.type))
+            else:
+                parts.append(cast_fields(columns[at], have.field(at).type, field.type, key))
+        return struct_of(values, kind, parts)
+    is_map = pa.types.is_map(kind) and pa.types.is_map(have)
+    if not is_map and not (pa.types.is_list(kind) and pa.types.is_list(have)):
+        return cast_values(values, kind)
+    if is_map:
+        entries, inner = map_entries(values), pa.struct([kind.key_field, kind.item_field])
+        pairs = zip(entries.flatten(), (have.key_type, have.item_type), inner, strict=True)
+        child = struct_of(entries, inner, [cast_fields(v, t, f.type, key) for v, t, f in pairs])
+    else:
+        child = cast_fields(values.values, have.value_type, kind.value_type, key)
+    return pa.Array.from_buffers(kind, len(values), values.buffers()[:2], offset=values.offset, children=[child])
+
+
+def _keyed(node: TypeNode) -> pa.DataType:
+    types = [_keyed(part.node) for part in node.parts]
+    fields = [pa.field(p.name, t, p.node.kind.nullable) for p, t in zip(node.parts, types, strict=True)]
+    match node.kind:
+        case ArrayType():
+            return pa.list_(fields[0])
+        case MapType():
+            return pa.map_(*fields)
+        case RowType():
+            ids = (str(part.field_id) for part in node.parts)
+            return pa.struct([f.with_metadata({FIELD_KEY: i}) for f, i in zip(fields, ids, strict=True)])
+    return to_arrow_type(node.kind)
 
 
 TIMESTAMP_COLUMN_TYPE = pa.timestamp("ms", tz="UTC")

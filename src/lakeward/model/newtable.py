@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from lakeward.errors import InvalidTable
@@ -61,6 +62,15 @@ def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Colum
         raise InvalidTable(table=table, field="column", value=name, reason="this name is a system column's")
     for column in added:
         _check_nested(table, column.name, column.type)
+
+
+def check_column_default(column: Column) -> Column:
+    """The column with its default in the one spelling of that value. Raises `InvalidRequest`."""
+    if column.default is None:
+        return column
+    from lakeward.model.types.literal import check_default
+
+    return replace(column, default=check_default(column.default, column.type, column.name))
 
 
 def check_comment(table: str, column: str, comment: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakeward.errors import InvalidTable
 from lakeward.model.tablepath import UNNAMED
-from lakeward.model.types import DataType
+from lakeward.model.types import DataType, RowType, parts
 from lakeward.model.types.sqltype import parse_type
 
 OFFSET = "__offset"
@@ -37,6 +37,12 @@ def typed(kind: type | tuple[type, ...], value: Any, what: str) -> Any:
     return value
 
 
+def count_fields(kind: DataType) -> int:
+    """ROW fields inside of a type."""
+    own = len(kind.fields) if isinstance(kind, RowType) else 0
+    return own + sum(count_fields(part) for part in parts(kind))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     name: str
@@ -45,15 +51,33 @@ class Column:
     column_id: int = field(default=0, compare=False)
     """Its number in the table, from 1, for as long as the table lives: a rename keeps it, a drop does not give it away.
     0: not yet in a table."""
+    default: str | None = None
+    """The value, as `check_default` spells it, of rows that are older than the column and of rows whose writer leaves
+    the column out. It never changes."""
+    field_ids: tuple[int, ...] = field(default=(), compare=False)
+    """Numbers of the ROW fields inside of it, in the order in which its type spells them: column ids within the column.
+    A column that was stored before fields had numbers has them from 1 on."""
+    highest_field: int = field(default=0, compare=False)
+    """The highest number that a field of it ever had."""
 
     def __post_init__(self) -> None:
+        fields = count_fields(self.type)
+        if len(self.field_ids) != fields:
+            object.__setattr__(self, "field_ids", tuple(range(1, fields + 1)))
+        object.__setattr__(self, "highest_field", max((self.highest_field, *self.field_ids)))
         if not self.name or self.name != self.name.strip() or "\x00" in self.name:
             raise InvalidTable(
                 table=UNNAMED, field="column", value=self.name, reason="a name is not empty and has no outer blanks"
             )
 
     def to_json(self) -> dict[str, Any]:
-        return {"id": self.column_id, "name": self.name, "type": str(self.type), "comment": self.comment}
+        body: dict[str, Any] = {"id": self.column_id, "name": self.name}
+        body |= {"type": str(self.type), "comment": self.comment}
+        if self.default is not None:
+            body["default"] = self.default
+        if (self.field_ids, self.highest_field) != (tuple(range(1, len(self.field_ids) + 1)), len(self.field_ids)):
+            body |= {"field_ids": list(self.field_ids), "highest_field": self.highest_field}
+        return body
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Column:
@@ -63,6 +87,9 @@ class Column:
             type=parse_type(typed(str, body.get("type"), "type")),
             comment=typed((str, NoneType), body.get("comment"), "comment"),
             column_id=typed(int, body.get("id", 0), "column id"),
+            default=typed((str, NoneType), body.get("default"), "default"),
+            field_ids=tuple(typed(int, i, "field id") for i in typed(list, body.get("field_ids", []), "field ids")),
+            highest_field=typed(int, body.get("highest_field", 0), "highest field"),
         )
 
 
@@ -77,6 +104,8 @@ class Schema:
     schema_id: int = 1
     highest_id: int = field(default=0, compare=False)
     """The highest column id that this table ever gave away."""
+    since_ms: int = field(default=0, compare=False)
+    """When the table got this schema; 0: with its creation, or by a version of Lakeward that did not note it."""
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -128,11 +157,19 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         columns = [c.to_json() for c in self.columns]
-        return {"schema_id": self.schema_id, "highest_id": self.highest_id, "columns": columns}
+        body = {"schema_id": self.schema_id, "highest_id": self.highest_id, "columns": columns}
+        return {**body, "since_ms": self.since_ms} if self.since_ms else body
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Schema:
         """Raises `InvalidTable`."""
         columns = tuple(Column.from_json(typed(dict, c, "column")) for c in typed(list, body.get("columns"), "columns"))
         schema_id = typed(int, body.get("schema_id"), "schema id")
-        return cls(schema_id=schema_id, columns=columns, highest_id=typed(int, body.get("highest_id", 0), "highest id"))
+        highest_id = typed(int, body.get("highest_id", 0), "highest id")
+        since_ms = body.get("since_ms", 0)
+        return cls(
+            schema_id=schema_id,
+            columns=columns,
+            highest_id=highest_id,
+            since_ms=since_ms if isinstance(since_ms, int) else 0,
+        )

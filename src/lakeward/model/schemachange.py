@@ -7,9 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from lakeward.errors import InvalidAlter, InvalidTable
-from lakeward.model.newtable import FIXED_FOREVER, check_comment, check_new_columns
+from lakeward.model.newtable import FIXED_FOREVER, check_column_default, check_comment, check_new_columns
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableInfo
 from lakeward.model.types import (
@@ -23,10 +24,9 @@ from lakeward.model.types import (
     Int32Type,
     Int64Type,
     TimestampType,
+    parts,
 )
-
-FIRST = ""
-"""In place of the column that another one is to stand after."""
+from lakeward.model.types.fieldchange import FIRST, FieldChanges, change_fields, find_broken, type_node
 
 NAMING_PROPERTIES = ("table.auto-partition.key",)
 """Properties whose value is a column's name."""
@@ -48,12 +48,15 @@ class ColumnChange(StrEnum):
     WIDEN = "widen"
     NULLABLE = "make nullable"
     COMMENT = "comment"
+    DEFAULT = "add with a default"
+    FIELDS = "change fields inside"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnChanges:
     """Requested changes. Columns have their names from before the call; in `after` (column -> the one before it, or
-    `FIRST`) those from after it."""
+    `FIRST`) those from after it. A field inside of a column is named by its path: `address.city`, `items.element.n`,
+    `prices.value.amount`; it is renamed to, and stands after, a name alone."""
 
     add: tuple[Column, ...] = ()
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -80,8 +83,11 @@ class ColumnDifference:
         if old is None or new is None:
             column = new or old
             assert column is not None
+            if self.kind is ColumnChange.DEFAULT:
+                return f"default {column.default!r} of column {column.name}"
             return f"{self.kind} column {column.name}" + ("" if new is None else f" {new.type}")
-        to = {ColumnChange.RENAME: f" to {new.name}", ColumnChange.WIDEN: f" to {new.type.sql}"}
+        to = dict.fromkeys((ColumnChange.WIDEN, ColumnChange.FIELDS), f" to {new.type.sql}")
+        to[ColumnChange.RENAME] = f" to {new.name}"
         return f"{self.kind} column {old.name}{to.get(self.kind, '')}"
 
 
@@ -89,14 +95,22 @@ def change_columns(table: TableInfo, changes: ColumnChanges) -> TableInfo:
     """The table with these changes, at its next schema; the table itself where they change nothing. Raises
     `InvalidAlter`, `InvalidTable`."""
     before = table.schema
+    changes, of_fields = _split_fields(table, changes)
     _check_named(table, changes)
     fixed = fixed_columns(table)
     for name in changes.drop:
         if name in fixed:
             raise _wrong(table, f"drop column {name}", f"it is a key, and keys are {FIXED_FOREVER}")
-    columns = [_changed(table, c, changes, fixed) for c in before.columns if c.name not in changes.drop]
-    _check_names(table, columns, changes)
-    added = tuple(replace(c, column_id=0) for c in changes.add)
+    for name in of_fields:
+        if name in changes.drop:
+            raise _wrong(table, f"change fields of column {name}", "the same call drops it")
+    columns = [
+        _changed(table, _with_fields(table, c, of_fields), changes, fixed)
+        for c in before.columns
+        if c.name not in changes.drop
+    ]
+    _check_names(table, columns, changes, of_fields)
+    added = tuple(replace(check_column_default(c), column_id=0) for c in changes.add)
     numbered = Schema(columns=(*columns, *added), schema_id=before.schema_id + 1, highest_id=before.highest_id)
     ordered = _ordered(table, numbered.columns, changes)
     schema = replace(numbered, columns=ordered)
@@ -116,10 +130,14 @@ def diff_schemas(before: Schema, after: Schema) -> Iterator[ColumnDifference]:
         if old is None:
             kind = ColumnChange.ADD if place > last else ColumnChange.ADD_BETWEEN
             yield ColumnDifference(kind, None, column)
+            if column.default is not None:
+                yield ColumnDifference(ColumnChange.DEFAULT, None, column)
             continue
+        is_changed, is_nested = old.type.sql != column.type.sql, bool(parts(old.type) and parts(column.type))
         differs = {
             ColumnChange.RENAME: old.name != column.name,
-            ColumnChange.WIDEN: old.type.sql != column.type.sql,
+            ColumnChange.WIDEN: is_changed and not is_nested,
+            ColumnChange.FIELDS: is_nested and (is_changed or old.field_ids != column.field_ids),
             ColumnChange.NULLABLE: old.type.nullable != column.type.nullable,
             ColumnChange.COMMENT: old.comment != column.comment,
             ColumnChange.MOVE: column.column_id not in stay,
@@ -137,6 +155,48 @@ def may_widen(old: DataType, new: DataType) -> bool:
         if isinstance(old, kinds) and isinstance(new, kinds):
             return kinds.index(type(new)) >= kinds.index(type(old))
     return old.sql == new.sql
+
+
+def _split_fields(table: TableInfo, changes: ColumnChanges) -> tuple[ColumnChanges, dict[str, FieldChanges]]:
+    """Changes of whole columns, and of fields by their column."""
+    nested = {c.name for c in table.schema.columns if parts(c.type)}
+
+    def split(path: str) -> tuple[str, str] | None:
+        if path in table.schema.names:
+            return None
+        column = next((n for n in nested if path.startswith(f"{n}.")), None)
+        return None if column is None else (column, path.removeprefix(f"{column}."))
+
+    named: dict[str, Mapping[str, Any]] = {
+        "rename": changes.rename,
+        "widen": changes.widen,
+        "comments": changes.comments,
+        "after": changes.after,
+    }
+    named |= {"drop": dict.fromkeys(changes.drop), "nullable": dict.fromkeys(changes.nullable)}
+    named["add"] = {c.name: c for c in changes.add}
+    of_fields: dict[str, dict[str, Any]] = {}
+    for what, by_path in named.items():
+        for path, value in by_path.items():
+            if (field := split(path)) is not None:
+                of_fields.setdefault(field[0], {w: {} for w in named})[what][field[1]] = value
+    if not of_fields:
+        return changes, {}
+    plain: dict[str, Any] = {
+        what: {p: v for p, v in by_path.items() if split(p) is None} for what, by_path in named.items()
+    }
+    for one in (plain, *of_fields.values()):
+        one |= {what: tuple(one[what]) for what in ("drop", "nullable")}
+    column_changes = ColumnChanges(**{**plain, "add": tuple(plain["add"].values())})
+    return column_changes, {column: FieldChanges(**by_kind) for column, by_kind in of_fields.items()}
+
+
+def _with_fields(table: TableInfo, column: Column, of_fields: Mapping[str, FieldChanges]) -> Column:
+    changes = of_fields.get(column.name)
+    if changes is None:
+        return column
+    kind, field_ids, highest = change_fields(str(table.path), column, changes, may_widen)
+    return replace(column, type=kind, field_ids=field_ids, highest_field=highest)
 
 
 def _check_named(table: TableInfo, changes: ColumnChanges) -> None:
@@ -165,8 +225,8 @@ def _check_named(table: TableInfo, changes: ColumnChanges) -> None:
         if key_column in changes.rename:
             raise _wrong(table, f"rename column {key_column}", f"property {key} names it")
     for column in changes.add:
-        if not column.type.nullable:
-            reason = "an added column must be nullable: older rows have no value for it"
+        if not column.type.nullable and column.default is None:
+            reason = "an added column must be nullable or have a default: older rows have no value for it"
             raise _wrong(table, f"add column {column.name}", reason)
 
 
@@ -188,9 +248,11 @@ def _changed(table: TableInfo, column: Column, changes: ColumnChanges, fixed: se
     return replace(column, name=changes.rename.get(name, name), type=kind, comment=comment)
 
 
-def _check_names(table: TableInfo, columns: Sequence[Column], changes: ColumnChanges) -> None:
+def _check_names(
+    table: TableInfo, columns: Sequence[Column], changes: ColumnChanges, of_fields: Iterable[str] = ()
+) -> None:
     """Raises `InvalidTable`, `InvalidAlter` for a new name that is in use."""
-    ids = {table.schema.column(old).column_id for old in changes.rename}
+    ids = {table.schema.column(old).column_id for old in (*changes.rename, *of_fields)}
     renamed = [c for c in columns if c.column_id in ids]
     others = [c for c in columns if c.column_id not in ids]
     for old, new in changes.rename.items():
@@ -258,9 +320,17 @@ def check_evolved(before: TableInfo, after: TableInfo) -> None:
             assert one.after is not None
             if one.after.column_id <= old.highest_id:
                 raise _wrong(before, str(one), f"its id {one.after.column_id} was given to another column before")
-            if not one.after.type.nullable:
+            if not one.after.type.nullable and one.after.default is None:
                 raise _wrong(before, str(one), "older rows have no value for it: make it nullable")
-        elif one.after is not None and not may_widen(one.before.type, one.after.type):
+        elif one.after is not None and one.before.default != one.after.default:
+            raise _wrong(before, f"default of column {one.before.name}", "it is the value of older rows, and stays")
+        elif one.after is not None and one.kind is ColumnChange.FIELDS:
+            if reason := find_broken(type_node(one.before), type_node(one.after), may_widen):
+                raise _wrong(before, str(one), reason)
+            new_ids = set(one.after.field_ids) - set(one.before.field_ids)
+            if new_ids and min(new_ids) <= one.before.highest_field:
+                raise _wrong(before, str(one), "no field id is given away twice")
+        elif one.after is not None and not (parts(one.after.type) or may_widen(one.before.type, one.after.type)):
             raise _wrong(before, str(one), "values may not fit")
         elif one.kind is ColumnChange.NULLABLE and one.after is not None and not one.after.type.nullable:
             raise _wrong(before, str(one), "older rows may have nulls")

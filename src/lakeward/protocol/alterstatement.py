@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.errors import InvalidRequest
-from lakeward.model import FIRST, FIXED_FOREVER, Column, parse_leading_type
+from lakeward.model import FIRST, FIXED_FOREVER, Column, parse_leading_literal, parse_leading_type
 from lakeward.protocol.tables import AlterTable
 
 _ALTER = re.compile(r"\s*(EXPLAIN\s+)?ALTER\s+TABLE\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|'(?:[^']|'')*'|[^\W\d]\w*|[(),.=;]|\S)")
 ACTIONS = (
-    "ADD COLUMN name type [COMMENT 'text'] [FIRST | AFTER other], RENAME COLUMN a TO b, DROP COLUMN a, "
-    "ALTER COLUMN a [TYPE type | DROP NOT NULL | COMMENT 'text' | FIRST | AFTER other], "
+    "ADD COLUMN name type [DEFAULT literal] [COMMENT 'text'] [FIRST | AFTER other], RENAME COLUMN a TO b, "
+    "DROP COLUMN a, ALTER COLUMN a [TYPE type | DROP NOT NULL | COMMENT 'text' | FIRST | AFTER other], "
     "SET ('key' = 'value'), RESET ('key'), with commas between them"
 )
 
@@ -93,28 +93,30 @@ class _Parser:
 
     def _add(self) -> None:
         self._accept("COLUMN")
-        name = self._name()
+        name = self._path()
         kind, self.at = parse_leading_type(self.text, self.at)
+        default = None
         if self._accept("DEFAULT"):
-            raise InvalidRequest(what=f"column {name}", reason="defaults are not supported; write the value with rows")
+            literal, self.at = parse_leading_literal(self.text, self.at)
+            default = literal.value_for(kind, name)
         comment = self._literal() if self._accept("COMMENT") else None
-        self.add.append(Column(name=name, type=kind, comment=comment).to_json())
+        self.add.append(Column(name=name, type=kind, comment=comment, default=default).to_json())
         self._place(name)
 
     def _rename(self) -> None:
         if not self._accept("COLUMN") and self._accept("TO"):
             raise InvalidRequest(what="ALTER TABLE ... RENAME TO", reason=f"a table's name is {FIXED_FOREVER}")
-        old = self._name()
+        old = self._path()
         self._expect("TO")
         self._once(self.rename, old, self._name())
 
     def _drop(self) -> None:
         self._accept("COLUMN")
-        self.drop.append(self._name())
+        self.drop.append(self._path())
 
     def _change(self) -> None:
         self._accept("COLUMN")
-        name = self._name()
+        name = self._path()
         if self._accept("COMMENT"):
             self._once(self.comments, name, self._literal() or None)
         elif self._accept("DROP"):
@@ -167,6 +169,13 @@ class _Parser:
         if not (token[0].isalpha() or token[0] == "_"):
             raise self._wrong("expected a name")
         return token
+
+    def _path(self) -> str:
+        """The name of a column, or the path of a field inside of one."""
+        path = self._name()
+        while self._accept("."):
+            path += f".{self._name()}"
+        return path
 
     def _literal(self) -> str:
         token = self._token()

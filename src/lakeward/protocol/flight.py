@@ -147,6 +147,9 @@ class Act(StrEnum):
     """Actions. Each takes a JSON object with `table` (and what is named here) and answers with one JSON object."""
 
     LOAD_TABLE = "load-table"
+    SCHEMAS = "schemas"
+    """`schemas`: every one that the table had, oldest first, with the moment since when."""
+
     LIST_TABLES = "list-tables"
     FREEZE = "freeze"
     BOUNDS = "bounds"

@@ -227,6 +227,8 @@ class SqlQuery:
     as_of: str | None = None
     rows: int = 200
     cut: str | None = None
+    as_of_schema: bool = False
+    """With the columns of that moment, in place of today's."""
 
     def __post_init__(self) -> None:
         if len(self.query) > MOST_SQL_CHARS:

@@ -20,6 +20,7 @@ from lakeward.model import (
     SystemClock,
     TableInfo,
     changelog_side,
+    side_table,
     to_arrow_field,
 )
 from lakeward.protocol.readplan import ReadPlan
@@ -173,7 +174,23 @@ def _plan_without_lake(plugin: HotPlugin, request: ReadRequest) -> ReadPlan:
     )
 
 
+def _in_past_schema(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, open_lake: LakeOpener) -> ReadPlan:
+    """The plan with the table at the schema of the moment that is read. Raises `InvalidRequest`, `SnapshotGone`."""
+    at_ms, as_of = request.schema_at_ms, request.as_of
+    if isinstance(as_of, datetime):
+        at_ms = int(as_of.timestamp() * 1000)
+    elif at_ms is None and as_of is not None:
+        lake = open_lake(plan)
+        snapshots = () if lake is None else lake.pinned().snapshots()
+        at_ms = choose_snapshot(str(plan.table.path), snapshots, as_of).committed_at_ms
+    schemas = plugin.store().schemas(plan.table)
+    past = next((s for s in reversed(schemas) if s.since_ms <= (at_ms or 0)), schemas[0])
+    return replace(plan, table=plan.table.with_schema(past))
+
+
 def _open(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, lease: HeldLease, open_lake: LakeOpener) -> OpenRead:
+    if request.as_of_schema:
+        plan = _in_past_schema(plugin, request, plan, open_lake)
     check_columns(request, plan.table)
     predicate = parse_filter(request.filter, filter_schema(plan.table))
     hot = plugin.store()
@@ -218,6 +235,7 @@ def _plan_moment(
         return None
     coordinator = plugin.coordinator()
     changes = coordinator.read_plan(request.path, lease_s=request.lease_s, side=side)
+    changes = replace(changes, table=side_table(plan.table, side)) if request.as_of_schema else changes
     lease.add(HeldLease(coordinator, changes.lease_id, request.lease_s))
     rows = StreamRows(plugin, plan.table, lake, open_lake(changes), changes.snapshot_id)
     union = plan_moment(rows, request.as_of) if rows.changes is not None else None

@@ -35,6 +35,12 @@ class ReadRequest:
     is_empty: bool = False
     """A cut at which the table had no rows."""
 
+    as_of_schema: bool = False
+    """With the columns that the table had at the moment of `as_of` or the cut, in place of today's."""
+
+    schema_at_ms: int | None = None
+    """The moment of a cut."""
+
     ends: CutEnds | None = None
     """For a cut: the offsets of its snapshot. After a rollback by another engine, a new snapshot may reuse its id."""
 
@@ -43,6 +49,8 @@ class ReadRequest:
         named = next((name for name, option_value in others.items() if option_value is not None), None)
         if self.cut is not None and named is not None:
             raise InvalidRequest(what="cut", reason=f"it is a moment of its own; leave {named} out")
+        if self.as_of_schema and self.cut is None and self.as_of is None and self.schema_at_ms is None:
+            raise InvalidRequest(what="as_of_schema", reason="it takes the columns of a past moment; name as_of or cut")
         if self.as_of is not None and self.mode is ReadMode.HOT:
             raise InvalidRequest(what="as_of", reason="it reads the lake's history; mode hot has none")
         if self.as_of is not None and self.at_least is not None:
@@ -62,6 +70,7 @@ def request_of(
     system_columns: bool = False,
     lake: str | None = None,
     cut: str | None = None,
+    as_of_schema: bool = False,
 ) -> ReadRequest:
     """A read's options, as people write them: texts are parsed, and a wrong one is an error that names it.
 
@@ -69,7 +78,8 @@ def request_of(
     moment, for history. `at_least`: a write's token, to see that write. `filter`: tuples such as `[("id", "=", 5)]`;
     files that cannot have such rows are not opened. `system_columns`: with `__bucket`, `__offset`, `__timestamp`.
     `lake`: which of the table's lakes is read, where it has several; the one that is furthest if None.
-    `cut`: the table as it was at that cut (`lakeward cut create`), together with every other table of it."""
+    `cut`: the table as it was at that cut (`lakeward cut create`), together with every other table of it.
+    `as_of_schema`: with the names, types and order of columns of that moment, in place of today's."""
     if isinstance(columns, str):
         raise InvalidRequest(what=f"columns {columns!r}", reason="give a list of names")
     return ReadRequest(
@@ -82,6 +92,7 @@ def request_of(
         system_columns=system_columns,
         side=None if lake is None else _side(lake),
         cut=cut,
+        as_of_schema=as_of_schema,
     )
 
 
@@ -123,5 +134,5 @@ def at_cut(request: ReadRequest, status: CutStatus) -> ReadRequest:
         why = lost[0] if lost else "it was not there when the cut was made"
         raise InvalidRequest(what=f"cut {cut.name}", reason=f"{request.path} in lake {request.side}: {why}")
     chosen = sides[0]
-    named = replace(request, cut=None, side=chosen.name, as_of=chosen.snapshot_id)
+    named = replace(request, cut=None, side=chosen.name, as_of=chosen.snapshot_id, schema_at_ms=cut.created_at_ms)
     return replace(named, is_empty=chosen.is_empty, ends=table.ends)

@@ -52,7 +52,7 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
     def streamReader(self, schema: Any) -> UnionStreamReader:
         parsed = self._parsed()
         check_stream(parsed, self._table(parsed), tuple(schema.names))
-        return UnionStreamReader(parsed, tuple(schema.names))
+        return UnionStreamReader(parsed, tuple(schema.names), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> HotWriter:
         return HotWriter(self._parsed(), tuple(schema.names), overwrite)

@@ -167,12 +167,21 @@ _WAY_OUT = (
 )
 
 
+_NO_DEFAULT = (
+    "Add the column without a default and send its value with new rows; Iceberg's format version 3 alone has defaults "
+    "for older rows"
+)
+
+
 def check_column_changes(format: str, capabilities: LakeCapabilities, table: TableInfo, after: TableInfo) -> None:
     """Called before columns change, with the table as it is and as it is to be. Raises `InvalidAlter`."""
     able = frozenset[ColumnChange]() if Lack.ADD_COLUMN in capabilities.lacks else capabilities.column_changes
     for one in diff_schemas(table.schema, after.schema):
         if one.kind not in able:
             can = ", ".join(sorted(able)) or "nothing"
+            if one.kind is ColumnChange.DEFAULT:
+                reason = f"its lake is in {format}, whose older rows would have NULL there. {_NO_DEFAULT}"
+                raise InvalidAlter(table=str(table.path), change=str(one), reason=reason)
             reason = f"its lake is in {format}, whose columns we can change so: {can}. {_WAY_OUT}"
             raise InvalidAlter(table=str(table.path), change=str(one), reason=reason)
 

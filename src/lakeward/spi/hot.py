@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeward.model import Bucket, CutEnds, Intent, SideName, TableInfo, TablePath
+from lakeward.errors import InvalidRequest
+from lakeward.model import Bucket, CutEnds, Intent, Schema, SideName, TableInfo, TablePath
 from lakeward.spi.coordinator import CoordinatorClient
 
 
@@ -70,6 +71,11 @@ class HotStore(ABC):
     @abstractmethod
     def load_table(self, path: TablePath) -> TableInfo:
         """The table with its newest schema. Raises `TableNotFound`, `ServerUnavailable`."""
+
+    def schemas(self, table: TableInfo) -> Sequence[Schema]:
+        """Every schema that the table ever had, oldest first. Raises `InvalidRequest` where the store does not keep
+        them."""
+        raise InvalidRequest(what=f"older columns of {table.path}", reason="its hot store keeps no older schemas")
 
     @abstractmethod
     def list_tables(self) -> Sequence[TablePath]:

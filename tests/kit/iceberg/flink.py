@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetrics, update_snapshot_summaries
@@ -83,8 +84,13 @@ class FlinkJob:
             out.write(json.dumps(body).encode())
         return path
 
-    def _key_deletes(self, table: Table, keys: pa.Table) -> DataFile:
-        schema = table.schema()
+    def delete_by_older_schema(self, keys: pa.Table) -> int:
+        """Deletes rows by values in a file that has the types of the table's first schema."""
+        table = self._catalog.load_table(self._name)
+        return self._land(table, [], [self._key_deletes(table, keys, table.metadata.schemas[0])], {})
+
+    def _key_deletes(self, table: Table, keys: pa.Table, older: Schema | None = None) -> DataFile:
+        schema = older or table.schema()
         ids = [schema.find_field(name).field_id for name in keys.column_names]
         arrow = pa.schema([f for f in to_arrow_schema(schema) if f.name in keys.column_names])
         path = f"{table.location()}/data/00000-0-{uuid.uuid4()}-00001.parquet"

@@ -60,7 +60,7 @@ def test_explain_is_a_dry_run() -> None:
         "ALTER TABLE shop.goods DROP 'a'",
         "ALTER TABLE shop.goods ADD a",
         "ALTER TABLE shop.goods ADD a NOTATYPE",
-        "ALTER TABLE shop.goods ADD a INT DEFAULT 1",
+        "ALTER TABLE shop.goods ADD a INT DEFAULT now()",
         "ALTER TABLE shop.goods RENAME a TO b, RENAME a TO c",
         "ALTER TABLE shop.goods SET (k = 'v')",
         "ALTER TABLE shop.goods DROP a; DROP TABLE shop.goods",

@@ -115,6 +115,11 @@ def write(
             note(f"{counted(job.quarantined, 'row')} did not fit: `lakeward quarantine list {table}` says why")
 
 
+PastColumns = Annotated[
+    bool, typer.Option("--as-of-schema", help="With --as-of or --cut: the columns as they were named and typed then.")
+]
+
+
 def read(
     table: Table,
     mode: Annotated[Mode, typer.Option(help="union: lake history plus hot tail; or one side alone.")] = Mode.UNION,
@@ -122,6 +127,7 @@ def read(
     as_of: Annotated[
         str | None, typer.Option(help="A lake snapshot id, or a date and time: history alone, in today's columns.")
     ] = None,
+    as_of_schema: PastColumns = False,
     at_least: Annotated[str | None, typer.Option(help="A token that a write gave: read at least that.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Rows at the most.")] = None,
     lake: Annotated[
@@ -142,7 +148,7 @@ def read(
     chosen = [c.strip() for c in columns.split(",")] if columns else None
     with open_client(server) as client:
         options = {"mode": str(mode), "as_of": as_of, "at_least": at_least, "lake": lake, "cut": cut}
-        result = client.read(table, columns=chosen, **options)
+        result = client.read(table, columns=chosen, as_of_schema=as_of_schema, **options)
         with result:
             write_rows(result.schema, take(result, limit), ReadFormat.JSON if as_json else format)
         note(describe_freshness(result.bound))
@@ -159,6 +165,7 @@ def sql(
     as_of: Annotated[
         str | None, typer.Option(help="A lake snapshot id, or a date and time: every table's history alone.")
     ] = None,
+    as_of_schema: PastColumns = False,
     cut: Annotated[str | None, typer.Option(help="Every table as it was at this cut; see `lakeward cut list`.")] = None,
     lake: Annotated[
         str | None, typer.Option(help="Of tables in several lakes: this one, in place of the one that is furthest.")
@@ -177,12 +184,12 @@ def sql(
     shown = ReadFormat.JSON if as_json else format
     with open_client(server) as client:
         if query is None:
-            SqlShell(client, str(mode), as_of, shown, cut=cut, lake=lake).run()
+            SqlShell(client, str(mode), as_of, shown, as_of_schema=as_of_schema, cut=cut, lake=lake).run()
             return
         if is_alter(query):
             print("\n".join(run_alter(client, query)))
             return
-        result, notes = run_sql(client, query, str(mode), as_of, cut=cut, lake=lake)
+        result, notes = run_sql(client, query, str(mode), as_of, as_of_schema=as_of_schema, cut=cut, lake=lake)
         write_rows(result.schema, result.to_batches(), shown)
     for words in notes:
         note(words)

@@ -27,7 +27,13 @@ _CONFIG = {
 
 
 def run_sql(
-    client: Client, query: str, mode: str = "union", as_of: str | None = None, **options: str | None
+    client: Client,
+    query: str,
+    mode: str = "union",
+    as_of: str | None = None,
+    *,
+    as_of_schema: bool = False,
+    **options: str | None,
 ) -> tuple[pa.Table, list[str]]:
     """The result, and a line for each table that says how fresh it is. Raises `InvalidRequest` for SQL that
     is wrong.
@@ -40,8 +46,8 @@ def run_sql(
         for path in named_tables(statement):
             held = client.show_table(path).schema.names
             names += held
-            columns = used_columns(statement, path, held)
-            result = client.read(path, mode=mode, as_of=as_of, columns=columns, **options)
+            columns = None if as_of_schema else used_columns(statement, path, held)
+            result = client.read(path, mode=mode, as_of=as_of, as_of_schema=as_of_schema, columns=columns, **options)
             _show(connection, path, result.to_table())
             notes.append(describe_freshness(result.bound))
         try:

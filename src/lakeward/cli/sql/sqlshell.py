@@ -54,10 +54,13 @@ class SqlShell:
         mode: str = "union",
         as_of: str | None = None,
         shown: ReadFormat = ReadFormat.TABLE,
+        *,
+        as_of_schema: bool = False,
         **options: str | None,
     ) -> None:
         """`options`: of every read, as `cut` and `lake`."""
         self.client, self.mode, self.as_of, self.shown, self.options = client, mode, as_of, shown, options
+        self.as_of_schema = as_of_schema
         self._columns: dict[str, Sequence[str]] = {}
 
     def run(self) -> None:
@@ -109,7 +112,8 @@ class SqlShell:
             self._columns = {}
             return True
         if not text.startswith("."):
-            result, notes = run_sql(self.client, text, self.mode, self.as_of, **self.options)
+            past = self.as_of_schema and (self.as_of is not None or self.options.get("cut") is not None)
+            result, notes = run_sql(self.client, text, self.mode, self.as_of, as_of_schema=past, **self.options)
             write_rows(result.schema, result.to_batches(), self.shown)
             for words in notes:
                 note(words)

@@ -25,10 +25,14 @@ def plan_alter(before: TableInfo, after: TableInfo, lakes: Mapping[SideName, Seq
 def _for_writers(before: TableInfo, changes: list[ColumnDifference]) -> Iterator[str]:
     """Effects for writers that still have the old schema."""
     dropped = [c.before.name for c in changes if c.kind is ColumnChange.DROP and c.before is not None]
-    added = [c.after.name for c in changes if c.before is None and c.after is not None]
+    new = [c.after for c in changes if c.before is None and c.after is not None and c.kind is not ColumnChange.DEFAULT]
+    added = [c.name for c in new if c.default is None]
     notes = [f"what they send for {', '.join(dropped)} is ignored and counted"] if dropped else []
     if added:
         notes.append(f"{', '.join(added)} {'keeps its value' if before.is_pk else 'is null'} in their rows")
+    if defaulted := [c.name for c in new if c.default is not None]:
+        what = "keeps its value, and has its default in new rows" if before.is_pk else "has its default in their rows"
+        notes.append(f"{', '.join(defaulted)} {what}")
     detail = f": {'; '.join(notes)}" if notes else ""
     yield f"writers with schema {before.schema.schema_id} go on{detail}"
 

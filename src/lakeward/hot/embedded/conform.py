@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.rows import check_not_null
+from lakeward.model import missing_values
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
-    """`batch` with exactly the columns of `schema`: in its order, missing nullable ones as nulls. Raises
+    """`batch` with exactly the columns of `schema`: in its order, missing ones with their default. Raises
     `InvalidRows`.
     """
     if batch.schema.equals(schema):
@@ -28,11 +29,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBa
 def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
-        if not field.nullable:
+        values = missing_values(field, batch.num_rows)
+        if not field.nullable and values.null_count == len(values):
             raise InvalidRows(
                 table=table, row=0, column=field.name, reason="the column is missing and must not be null"
             )
-        return pa.nulls(batch.num_rows, field.type)
+        return values
     column = batch.column(at)
     if column.type != field.type:
         raise InvalidRows(

@@ -45,6 +45,7 @@ from lakeward.model import (
     CutEnds,
     OffsetMap,
     OffsetRange,
+    Schema,
     SystemClock,
     TableId,
     TableInfo,
@@ -264,6 +265,9 @@ class EmbeddedStore(HotAdmin, HotStore):
 
     def list_tables(self) -> Sequence[TablePath]:
         return [table.path for table in self.load_tables()]
+
+    def schemas(self, table: TableInfo) -> Sequence[Schema]:
+        return self.hot_table(table).schemas
 
     def load_tables(self) -> Sequence[TableInfo]:
         return sorted((t.info for t in self.hot_tables()), key=lambda info: (info.path.database, info.path.table))

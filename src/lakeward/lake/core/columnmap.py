@@ -125,6 +125,9 @@ class _Plan:
         key = self._find_added(column) if is_new else self._keys.get(column.column_id)
         lake = self._by_key.get(key or "")
         if key is None or (lake is None and (is_new or not self._keys_return)):
+            if column.default is not None:
+                reason = "its older rows would have NULL in the lake; add the column without a default"
+                raise self._wrong(f"add column {column.name} with a default", reason)
             self._keys.pop(column.column_id, None)
             return StoredColumn(self._nullable(column), "")
         if lake is None:  # dropped by an ALTER that did not come to its end

@@ -29,6 +29,8 @@ from lakeward.model import (
     TableDescriptor,
     TablePath,
     cast_values,
+    default_scalar,
+    missing_values,
     row_of,
 )
 
@@ -67,15 +69,16 @@ def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Fits rows to a schema; columns that were added since the rows were written are null."""
+    """Fits rows to a schema; columns that were added since the rows were written have
+    their default."""
     have, count = set(rows.column_names), rows.num_rows
-    columns = [cast_values(rows.column(f.name), f.type) if f.name in have else pa.nulls(count, f.type) for f in schema]
+    columns = [cast_values(rows.column(f.name), f.type) if f.name in have else missing_values(f, count) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def conform(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str], table: str) -> pa.Table:
-    """Matches columns by name and casts them. Newer lake columns are null, partition columns get their values from
-    `partition`. Raises `LakeSchemaBroken`."""
+    """Matches columns by name and casts them. Newer lake columns have their default, partition columns get their values
+    from `partition`. Raises `LakeSchemaBroken`."""
     names, arrays = set(rows.column_names), []
     for field in schema:
         if field.name in partition:
@@ -85,8 +88,8 @@ def conform(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str], tab
         elif field.name in names:
             column = rows.column(field.name)
             arrays.append(cast_values(column, field.type))
-        elif field.nullable:
-            arrays.append(pa.nulls(rows.num_rows, field.type))
+        elif field.nullable or default_scalar(field).is_valid:
+            arrays.append(missing_values(field, rows.num_rows))
         else:
             raise LakeSchemaBroken(table=table, diff=f"the batch has no column {field.name}")
     if lost := names - set(schema.names):

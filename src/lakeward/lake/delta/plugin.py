@@ -25,7 +25,7 @@ _CACHED = 64
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
-    column_changes=frozenset(ColumnChange),
+    column_changes=frozenset(ColumnChange) - {ColumnChange.DEFAULT, ColumnChange.FIELDS},
 )
 
 

@@ -28,7 +28,8 @@ CAPABILITIES = LakeCapabilities(
     one_writer_per_bucket=False,
     bucket_function=BucketFunction.HUDI,
     bucket_function_needed=True,
-    column_changes=frozenset(ColumnChange) - {ColumnChange.RENAME, ColumnChange.DROP, ColumnChange.WIDEN},
+    column_changes=frozenset(ColumnChange)
+    - {ColumnChange.RENAME, ColumnChange.DROP, ColumnChange.WIDEN, ColumnChange.DEFAULT, ColumnChange.FIELDS},
 )
 
 

@@ -27,11 +27,11 @@ from lakeward.lake.iceberg.meta.types import is_clean
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.scan import Scan
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet, SnapshotId, TableInfo
 from lakeward.spi import TABLE_ID_KEY, AdoptedRows, LakeFile, LakeTotals
 
-_DELETED: WeightedCache[OffsetSet] = WeightedCache(4_000_000, len)
+_DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
 """Deleted offsets per file and its deletes: at most 32 MB."""
 
 

@@ -26,7 +26,7 @@ from lakeward.lake.iceberg.datafile.offsetcache import load_column
 from lakeward.lake.iceberg.datafile.result import RewrittenGroup, WriteHandle, WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.location import is_ours
-from lakeward.lake.iceberg.meta.types import address_bounds, is_clean, to_arrow_type, with_address
+from lakeward.lake.iceberg.meta.types import address_bounds, is_clean, missing_scalars, to_arrow_type, with_address
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import ids_by_name, keep_rows, names_by_id, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
@@ -86,7 +86,7 @@ class _GroupRewriter:
         self._schema = with_address(written)
         self._io: FileIO = connection.file_io(handle.storage, handle.folder)
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
-        self._ids = ids_by_name(self._schema)
+        self._ids, self._missing = ids_by_name(self._schema), missing_scalars(self._schema)
         self._names = [n for n in self._types if n != BUCKET]
         self._filter = DeleteFilter(self._io, self._schema)
         self._gone: dict[str, list[Offsets]] = {}
@@ -172,7 +172,7 @@ class _GroupRewriter:
             physical = physical_names(self._ids, names_by_id(parquet.schema_arrow), names)
             columns = sorted({p for p in physical.values() if p is not None})
             for batch in parquet.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
-                table = project(batch, names, physical, self._types)
+                table = project(batch, names, physical, self._types, self._missing)
                 table = fill_lineage(table, file, start) if self._has_lineage else table
                 table = fill_address(table, file.bucket, _first_offset(file), start) if self._is_clean else table
                 keep = keeper.mask(table, start)

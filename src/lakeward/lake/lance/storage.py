@@ -33,7 +33,7 @@ CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
     time_partitions=True,
-    column_changes=frozenset(ColumnChange) - {ColumnChange.WIDEN},
+    column_changes=frozenset(ColumnChange) - {ColumnChange.WIDEN, ColumnChange.DEFAULT, ColumnChange.FIELDS},
 )
 
 

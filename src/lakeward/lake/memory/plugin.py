@@ -32,7 +32,7 @@ CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
     time_partitions=True,
-    column_changes=frozenset(ColumnChange),
+    column_changes=frozenset(ColumnChange) - {ColumnChange.FIELDS},
 )
 
 NATIVE = replace(CAPABILITIES, delete_encodings=frozenset({DeleteEncoding.NATIVE}), one_writer_per_bucket=True)

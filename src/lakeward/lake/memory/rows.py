@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryTable, PositionDeletes, Snapshot
-from lakeward.model import LAKE_FIELDS, OFFSET, Bucket, Column, Schema, cast_values, to_arrow_field
+from lakeward.model import LAKE_FIELDS, OFFSET, Bucket, Column, Schema, cast_values, missing_values, to_arrow_field
 
 Mask = npt.NDArray[np.bool_]
 _ID = b"column-id"
@@ -86,7 +86,9 @@ def view_columns(table: MemoryTable, planned: Schema) -> list[Column]:
 def tagged_schema(columns: Iterable[Column]) -> pa.Schema:
     """Schema of the columns with their ids, and the system columns."""
     columns = tuple(columns)
-    fields = (to_arrow_field(c).with_metadata({_ID: str(c.column_id)}) for c in columns)
+    fields = [to_arrow_field(c) for c in columns]
+    ids = (str(c.column_id) for c in columns)
+    fields = [f.with_metadata({**(f.metadata or {}), _ID: i}) for f, i in zip(fields, ids, strict=True)]
     return pa.schema([*fields, *LAKE_FIELDS])
 
 
@@ -97,15 +99,15 @@ def tag_columns(rows: pa.Table, ids: Mapping[str, int]) -> pa.Table:
 
 
 def fit_by_id(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Fits a file's rows to a tagged schema and casts them; columns newer than the file are null. Fields without an id
-    are matched by name."""
+    """Fits a file's rows to a tagged schema and casts them; columns newer than the file have their default. Fields
+    without an id are matched by name."""
     by_id = {f.metadata[_ID]: i for i, f in enumerate(rows.schema) if f.metadata and _ID in f.metadata}
     untagged = {f.name: i for i, f in enumerate(rows.schema) if not (f.metadata and _ID in f.metadata)}
     arrays = []
     for field in schema:
         at = by_id.get((field.metadata or {}).get(_ID, b""), untagged.get(field.name))
-        missing = pa.nulls(rows.num_rows, field.type)
-        arrays.append(missing if at is None else cast_values(rows.column(at), field.type))
+        missing = at is None
+        arrays.append(missing_values(field, rows.num_rows) if missing else cast_values(rows.column(at), field.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema([f.remove_metadata() for f in schema]))
 
 

@@ -88,14 +88,15 @@ class PaimonLakeCatalog(LakeCatalog):
         _check_not_newer(table, lake_table)
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Resets options to values that rounds rely on; columns and keys must match."""
+        """Resets options to values that rounds rely on; columns and keys must match. Foreign columns stay."""
         lake_table = self._connection.load(table.path)
         options = lake_table.table_schema.options
         due = wrong_options(table.descriptor, options)
         changes = tuple(spell_options(options, due))
         if not dry_run:
             self._set_options(table, due)
-            _check_matches(table, self._connection.load(table.path))
+            foreign = [c.name for c in self.foreign_columns(table)]
+            _check_matches(table, self._connection.load(table.path), foreign)
         return changes
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
@@ -197,8 +198,8 @@ def _before_system_columns(name: str, connection: PaimonConnection) -> Move:
     return Move(name, BUCKET, kind)
 
 
-def _check_matches(table: TableInfo, lake_table: Any) -> None:
-    if lines := diff_table(table.descriptor, at_schema(lake_table, table.schema)):
+def _check_matches(table: TableInfo, lake_table: Any, foreign: Collection[str] = ()) -> None:
+    if lines := diff_table(table.descriptor, at_schema(lake_table, table.schema), foreign):
         raise LakeMismatch(table=str(table.path), diff="; ".join(lines))
 
 

@@ -75,7 +75,8 @@ def plan_evolution(before: TableInfo, after: TableInfo, lake_table: Any) -> list
     column_map_now = ColumnMap.parse(options)
     columns, column_map = plan_columns(before, after, stored, column_map_now)
     columns = keep_dropped(columns, stored, column_map_now, before, after)
-    if columns == stored and (column_map == column_map_now or not column_map_now.keys):
+    is_placed = not any(_moves(stored, columns, lake_table))
+    if columns == stored and is_placed and (column_map == column_map_now or not column_map_now.keys):
         return []
     _check_keys(before, columns, stored, lake_table)
     _check_types(before, columns, stored)
@@ -147,10 +148,13 @@ def _changed(old: Column, new: Column, where: str) -> Iterator[Any]:
 
 
 def _moves(stored: Sequence[StoredColumn], columns: Sequence[StoredColumn], lake_table: Any) -> Iterator[Any]:
-    names = {c.key: c.column.name for c in columns if c.key}
-    system = [] if is_clean(lake_table) else [f.name for f in lake_table.table_schema.fields if f.name in SYSTEM]
-    order = [names[s.key] for s in stored if s.key in names]
-    order += [*(c.column.name for c in columns if not c.key), *system]
+    new_names = {c.key: c.column.name for c in columns if c.key}
+    names = {s.column.name: new_names.get(s.key) for s in stored}
+    fields = [f.name for f in lake_table.table_schema.fields]
+    system = [] if is_clean(lake_table) else [name for name in fields if name in SYSTEM]
+    order = [name for name in (names.get(f, f if f in system else None) for f in fields) if name is not None]
+    first_system = order.index(system[0]) if system else len(order)
+    order[first_system:first_system] = [c.column.name for c in columns if not c.key]
     due = [*(c.column.name for c in columns), *system]
     for before, name in zip([None, *due], due, strict=False):
         at = 0 if before is None else order.index(before) + 1

@@ -28,7 +28,7 @@ CAPABILITIES = LakeCapabilities(
     bucket_function=BucketFunction.PAIMON,
     bucket_function_needed=True,
     clean_tables=True,
-    column_changes=frozenset(ColumnChange),
+    column_changes=frozenset(ColumnChange) - {ColumnChange.DEFAULT, ColumnChange.FIELDS},
 )
 
 

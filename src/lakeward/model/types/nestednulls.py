@@ -7,6 +7,8 @@ wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -44,7 +46,7 @@ def cast_values(
         return _cast_struct(column, kind, safe)
     is_map = pa.types.is_map(kind) and pa.types.is_map(column.type)
     if is_map or (pa.types.is_list(kind) and pa.types.is_list(column.type)):
-        values = _entries(column) if is_map else column.values
+        values = map_entries(column) if is_map else column.values
         inner = pa.struct([kind.key_field, kind.item_field]) if is_map else kind.value_type
         children = [_cast_struct(values, inner, safe) if is_map else cast_values(values, inner, safe=safe)]
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=children)
@@ -52,13 +54,18 @@ def cast_values(
 
 
 def _cast_struct(array: pa.StructArray, kind: pa.StructType, safe: bool) -> pa.StructArray:
-    valid, parts = array.is_valid(), []
-    for field, values in zip(kind, array.flatten(), strict=True):
-        part = cast_values(values, field.type, safe=safe)
+    pairs = zip(kind, array.flatten(), strict=True)
+    return struct_of(array, kind, [cast_values(values, field.type, safe=safe) for field, values in pairs])
+
+
+def struct_of(array: pa.StructArray, kind: pa.StructType, parts: Sequence[pa.Array]) -> pa.StructArray:
+    """A struct of these parts, null where `array` is."""
+    valid, fitted = array.is_valid(), []
+    for field, part in zip(kind, parts, strict=True):
         if not field.nullable and part.null_count and not pc.any(pc.and_(valid, part.is_null())).as_py():
             part = _without_hidden(part, is_nullable=False)
-        parts.append(part)
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null() if array.null_count else None)
+        fitted.append(part)
+    return pa.StructArray.from_arrays(fitted, fields=list(kind), mask=array.is_null() if array.null_count else None)
 
 
 def _names(kind: pa.StructType) -> list[str]:
@@ -85,7 +92,7 @@ def _without_hidden(array: pa.Array, *, is_nullable: bool) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
     has_validity = is_nullable or not array.null_count
     if pa.types.is_map(kind) or pa.types.is_list(kind):
-        values = _entries(array) if pa.types.is_map(kind) else array.values
+        values = map_entries(array) if pa.types.is_map(kind) else array.values
         item = pa.field("entry", values.type, False) if pa.types.is_map(kind) else kind.value_field
         valid, offsets = array.buffers()[:2]
         buffers, inner = [valid if has_validity else None, offsets], _without_hidden(values, is_nullable=item.nullable)
@@ -121,12 +128,12 @@ def _broken(array: pa.Array) -> Mask:
 
 def _as_lists(maps: pa.MapArray) -> pa.ListArray:
     """Lists of entries; built by hand, as a cast fails on the very nulls that are looked for."""
-    entries = _entries(maps)
+    entries = map_entries(maps)
     kind = pa.list_(pa.field("entry", entries.type, False))
     return pa.Array.from_buffers(kind, len(maps), maps.buffers()[:2], offset=maps.offset, children=[entries])
 
 
-def _entries(maps: pa.MapArray) -> pa.StructArray:
+def map_entries(maps: pa.MapArray) -> pa.StructArray:
     return pa.StructArray.from_arrays([maps.keys, maps.items], fields=[maps.type.key_field, maps.type.item_field])
 
 

@@ -54,9 +54,20 @@ def parse_fields(text: str) -> tuple[RowField, ...]:
     return fields
 
 
+def parse_defaulted(text: str, *, has_paths: bool = False) -> tuple[tuple[RowField, str | None], ...]:
+    """As `parse_fields`, of columns, which may have a default after their type: `"n INT DEFAULT 5"`. `has_paths`: a
+    name may be the path of a field: `"address.zip STRING"`."""
+    parser = _Parser(text, "columns", has_paths=has_paths)
+    columns = [parser.column()]
+    while parser.accept(","):
+        columns.append(parser.column())
+    parser.expect_end()
+    return tuple(columns)
+
+
 class _Parser:
-    def __init__(self, text: str, what: str = "type") -> None:
-        self.text, self.at, self.what, self.levels = text, 0, what, 0
+    def __init__(self, text: str, what: str = "type", *, has_paths: bool = False) -> None:
+        self.text, self.at, self.what, self.levels, self.has_paths = text, 0, what, 0, has_paths
 
     def fail(self, reason: str) -> InvalidRequest:
         shown = repr(self.text) if len(self.text) <= 1_000 else reprlib.repr(self.text)
@@ -153,15 +164,38 @@ class _Parser:
             fields.append(self._field())
         return tuple(fields)
 
+    def column(self) -> tuple[RowField, str | None]:
+        name, kind = self._named_type()
+        default = self._default(name, kind)
+        return RowField(name=name, type=kind, comment=self._comment()), default
+
+    def _default(self, column: str, kind: DataType) -> str | None:
+        if not self.accept("DEFAULT"):
+            return None
+        from lakeward.model.types.literal import parse_leading_literal
+
+        literal, self.at = parse_leading_literal(self.text, self.at)
+        return literal.value_for(kind, column)
+
     def _field(self) -> RowField:
-        name = self.take()
-        if name.startswith("`"):
-            name = name[1:-1].replace("``", "`")
-        elif not self._is_type(self.peek()):
+        name, kind = self._named_type()
+        return RowField(name=name, type=kind, comment=self._comment())
+
+    def _named_type(self) -> tuple[str, DataType]:
+        name, is_quoted = self._name()
+        while self.has_paths and not self.levels and self.text[self.at : self.at + 1] == ".":
+            self.at += 1
+            name += f".{self._name()[0]}"
+        if not is_quoted and not self._is_type(self.peek()):
             more = self.text[self.at :].strip()[:40].split(",")[0].split(" ")[0]
             example = f" (a name that is not one word stands in backticks: `{name} {more}`)" if more else ""
             raise self.fail(f"{more or 'nothing'} is no type known here{example}")
-        kind = self.parse()
-        if self.accept("COMMENT"):
-            return RowField(name=name, type=kind, comment=self.take()[1:-1].replace("''", "'"))
-        return RowField(name=name, type=kind)
+        return name, self.parse()
+
+    def _name(self) -> tuple[str, bool]:
+        """And whether it was in backticks."""
+        name = self.take()
+        return (name[1:-1].replace("``", "`"), True) if name.startswith("`") else (name, False)
+
+    def _comment(self) -> str | None:
+        return self.take()[1:-1].replace("''", "'") if self.accept("COMMENT") else None

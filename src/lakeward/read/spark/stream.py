@@ -19,6 +19,7 @@ from lakeward.errors import InvalidRequest, OffsetOutOfRange, SnapshotGone
 from lakeward.model import CHANGE_TYPE, Bucket, OffsetMap, OffsetRange, SnapshotId, TableInfo, first_side
 from lakeward.read.arrow import conform
 from lakeward.read.spark.options import SourceOptions, StartAt
+from lakeward.read.spark.schema import SYSTEM_TYPES, table_schema
 from lakeward.read.spark.source_reader import PiecePartition
 from lakeward.read.spark.tailframe import arrow_schema
 from lakeward.read.streamrows import StreamRows, short_names
@@ -84,6 +85,24 @@ def check_stream(options: SourceOptions, table: TableInfo, names: tuple[str, ...
             raise InvalidRequest(what=f"option {option}", reason="a stream has no end to bind; use starting")
 
 
+def check_unchanged(table: TableInfo, schema: Any) -> None:
+    """Columns may have come since a query began; its own must be as they were. Raises `InvalidRequest`."""
+    names = [f.name for f in schema.fields if f.name not in SYSTEM_TYPES]
+    today = table_schema(table, [n for n in names if n in table.schema.names], ())
+    types = {f.name: f.dataType.simpleString() for f in today.fields}
+    began = {n: schema[n].dataType.simpleString() for n in names}
+    lines = [
+        f"{n} is no longer there" if n not in types else f"{n} was {kind} and is {types[n]}"
+        for n, kind in began.items()
+        if types.get(n) != kind
+    ]
+    if lines:
+        reason = (
+            f"columns changed since the query began: {'; '.join(lines)}; start the query again, with today's columns"
+        )
+        raise InvalidRequest(what=f"stream of {table.path}", reason=reason)
+
+
 def _bases() -> tuple[type, ...]:
     """Spark 4.2 and newer can be told that AvailableNow is honoured."""
     try:
@@ -94,8 +113,9 @@ def _bases() -> tuple[type, ...]:
 
 
 class UnionStreamReader(*_bases()):  # type: ignore[misc]
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self.options, self.columns = options, columns
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], schema: Any = None) -> None:
+        """`schema`: Spark's, with which the query began."""
+        self.options, self.columns, self.schema = options, columns, schema
         self._ends: OffsetMap | None = None
 
     # ---- what Spark calls on the driver --------------------------------------------------------------------------
@@ -150,10 +170,11 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
     # ---- ours ----------------------------------------------------------------------------------------------------
     def _rows(self) -> StreamRows:
-        return StreamRows.open(
-            PROCESS_PLUGINS.hot(Plugin(name=self.options.hot_name, options=self.options.hot_options)),
-            self.options.table,
-        )
+        plugin = PROCESS_PLUGINS.hot(Plugin(name=self.options.hot_name, options=self.options.hot_options))
+        rows = StreamRows.open(plugin, self.options.table)
+        if self.schema is not None:
+            check_unchanged(rows.table, self.schema)
+        return rows
 
     def _first(self) -> Position:
         rows, start = self._rows(), self.options.starting

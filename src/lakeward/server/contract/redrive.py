@@ -61,22 +61,22 @@ class Redriver:
         own = quarantine_path(path)
         if self._quarantine.find_table(path) is None:
             return QuarantineList(path=path, quarantine=own)
-        waiting, done = self._find_waiting(own)
+        waiting, redriven = self._find_waiting(own)
         rows = self._load_rows(own, waiting[:limit])
-        return QuarantineList(path=path, quarantine=own, waiting=len(waiting), redriven=done, rows=tuple(rows))
+        return QuarantineList(path=path, quarantine=own, waiting=len(waiting), redriven=len(redriven), rows=tuple(rows))
 
     def redrive(self, path: TablePath, request: RedriveRows) -> Redriven:
-        """Raises `InvalidRequest` for ids that do not wait, and the errors of puts: after a retryable one the same call
-        goes on."""
+        """Raises `InvalidRequest` for ids that never waited, and the errors of puts. Safe to repeat after any failure:
+        named rows that an earlier call wrote are answered as redriven, and not written again."""
         table = self._store.load_table(path)
         quarantine = self._quarantine.find_table(path)
         if quarantine is None:
             raise InvalidRequest(what=f"redrive of {path}", reason="it has no quarantine: every row was stored")
         with self._locks[table.table_id]:
             finished = self._finish_open(table, quarantine)
-            waiting, _ = self._find_waiting(quarantine.path)
+            waiting, redriven = self._find_waiting(quarantine.path)
             named = set(request.ids) | request.corrected.keys()
-            if unknown := named - set(waiting) - set(finished):
+            if unknown := named - set(waiting) - set(redriven):
                 reason = f"no such row waits there; `lakeward quarantine list {path}` shows those that do"
                 raise InvalidRequest(what=f"row {min(unknown)} of {quarantine.path}", reason=reason)
             chosen = [i for i in waiting if not named or i in named][:MOST_ROWS]
@@ -96,25 +96,19 @@ class Redriver:
                 self._record(quarantine, batch)
                 written, more = self._write(table, quarantine, batch, is_first=True)
                 refused |= more
-            done = (*(i for i in finished if not named or i in named), *written)
+            earlier = [i for i in redriven if i in named] if named else finished
+            done = (*earlier, *written)
             return Redriven(path=path, redriven=done, refused=refused, waiting=len(waiting) - len(chosen))
 
     # ---- the quarantine's records --------------------------------------------------------------------------------
-    def _find_waiting(self, quarantine: TablePath) -> tuple[list[str], int]:
-        """Ids in the order in which they came, and how many rows were redriven."""
+    def _find_waiting(self, quarantine: TablePath) -> tuple[list[str], list[str]]:
+        """Ids in the order in which they came, and those of redriven rows."""
         records = self._table(quarantine, ["id", "state"])
         ids, states = records.column("id"), records.column("state")
         done = ids.filter(pc.equal(states, str(RowState.REDRIVEN)))
         came = ids.filter(pc.equal(states, str(RowState.WAITING)))
-        waiting = came.filter(pc.invert(pc.is_in(came, value_set=done)))
-        return pc.unique(waiting).to_pylist(), pc.count_distinct(done).as_py() - self._batches(records)
-
-    @staticmethod
-    def _batches(records: pa.Table) -> int:
-        """Batches have an end of their own, under their ids."""
-        begun = records.column("id").filter(pc.equal(records.column("state"), str(RowState.REDRIVING)))
-        ended = records.column("id").filter(pc.equal(records.column("state"), str(RowState.REDRIVEN)))
-        return int(pc.count_distinct(begun.filter(pc.is_in(begun, value_set=ended))).as_py())
+        is_done = pc.is_in(came, value_set=done)  # batches have an end of their own, under their ids
+        return pc.unique(came.filter(pc.invert(is_done))).to_pylist(), pc.unique(came.filter(is_done)).to_pylist()
 
     def _load_rows(self, quarantine: TablePath, ids: Sequence[str]) -> list[QuarantinedRow]:
         rows: dict[str, QuarantinedRow] = {}

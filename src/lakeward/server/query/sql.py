@@ -92,8 +92,15 @@ class SqlDoor:
         notes, remaining_bytes = [], MOST_READ_BYTES
         for path in paths:
             names = self._services.store.load_table(path).schema.names
-            columns = used_columns(statement, str(path), names)
-            request = request_of(path, columns=columns, mode=asked.mode, as_of=asked.as_of, cut=asked.cut)
+            columns = None if asked.as_of_schema else used_columns(statement, str(path), names)
+            request = request_of(
+                path,
+                columns=columns,
+                mode=asked.mode,
+                as_of=asked.as_of,
+                cut=asked.cut,
+                as_of_schema=asked.as_of_schema,
+            )
             with open_here(self._services, request) as result, pa.ipc.new_stream(target, result.schema) as writer:
                 with closing(iter(result)) as batches:  # type: ignore[type-var]
                     for batch in batches:

@@ -111,11 +111,12 @@ def router(services: Services) -> APIRouter:
         table: str,
         mode: Annotated[str, Query(max_length=10)] = "union",
         as_of: Annotated[str | None, Query(max_length=40)] = None,
+        as_of_schema: bool = False,
         limit: Annotated[int, Query(ge=1, le=MOST_SAMPLED)] = 20,
     ) -> JSONResponse:
         """Some rows of a table as texts: of lake and hot store together, or of one of them. For people to look at."""
         with sampling.counted(caller(request).name):
-            asked = request_of(table, mode=mode, as_of=as_of)
+            asked = request_of(table, mode=mode, as_of=as_of, as_of_schema=as_of_schema)
             return answer(await services.lake_threads.ask(request, sample, services, asked, limit))
 
     @router.post(SQL, dependencies=may_read, openapi_extra=described(SqlQuery))

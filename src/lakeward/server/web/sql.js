@@ -1,4 +1,4 @@
-// A SELECT over tables: it reads only, within the server's limits, what the token may read.
+// A SELECT over tables, within the server's limits, of what the token may read; or an ALTER TABLE, which shows its plan.
 import { api } from "./api.js";
 import { text } from "./format.js";
 import { rowTable } from "./rowtable.js";
@@ -19,7 +19,7 @@ export function sqlPage(asked) {
     show('<p class="empty">Running</p>');
     const asOf = root.querySelector("#as-of").value.trim();
     try {
-      const answer = await api.sql({ query, mode: root.querySelector("#mode").value, as_of: asOf || null, rows: Number(root.querySelector("#limit").value) });
+      const answer = await api.sql({ query, mode: root.querySelector("#mode").value, as_of: asOf || null, as_of_schema: Boolean(asOf) && root.querySelector("#past").checked, rows: Number(root.querySelector("#limit").value) });
       const cut = answer.cut ? `<p class="warning">Only the first ${answer.rows.length} rows are shown.</p>` : "";
       show(`${cut}${rowTable(answer, "No rows.")}<p class="soft">${answer.notes.map(text).join("<br>")}</p>`);
     } catch (error) {
@@ -42,11 +42,12 @@ export function sqlPage(asked) {
       root = document.createElement("div");
       page.append(root);
       root.innerHTML = `<section class="card"><h1>SQL</h1>
-        <p class="soft">One SELECT over tables as database.table. It reads, and changes nothing; large ones are for <span class="mono">lakeward sql</span> or an engine over the catalog.</p>
+        <p class="soft">One SELECT over tables as database.table, or an ALTER TABLE, which shows its plan (with EXPLAIN in front nothing changes). Large queries are for <span class="mono">lakeward sql</span> or an engine over the catalog.</p>
         <div class="sql"><textarea id="query" rows="6" spellcheck="false" aria-label="Query"></textarea><aside id="names" aria-label="Tables and their columns"></aside></div>
         <div class="bar"><button id="run" class="primary" type="button">Run</button>
           <select id="mode" aria-label="Which rows"><option value="union">lake and hot store</option><option value="lake">lake alone</option><option value="hot">hot store alone</option></select>
           <input id="as-of" placeholder="as of: a snapshot or a time" aria-label="As of">
+          <label class="soft"><input id="past" type="checkbox"> with the columns of then</label>
           <select id="limit" aria-label="Rows at most"><option>50</option><option selected>200</option><option>1000</option></select></div>
         <div id="answer" aria-live="polite"></div></section>`;
       root.querySelector("#query").value = asked.get("q") ?? "";

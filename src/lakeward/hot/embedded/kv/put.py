@@ -28,7 +28,16 @@ from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_nullable
 from lakeward.hot.embedded.kv.structcodec import binary_of
-from lakeward.model import PREV_OFFSET_FIELD, ChangeType, Offsets, Schema
+from lakeward.model import (
+    PREV_OFFSET_FIELD,
+    ChangeType,
+    Column,
+    Offsets,
+    Schema,
+    default_scalar,
+    fit_column,
+    to_arrow_type,
+)
 
 Read = Callable[[list[bytes]], list[bytes | None]]
 
@@ -59,6 +68,13 @@ class _Image:
             return arrays
         at = pa.array(np.cumsum(self.present) - 1, mask=~self.present)
         return [a.take(at) for a in arrays]
+
+    def filled(self, spread: pa.Array, field: pa.Field) -> pa.Array:
+        """With the column's default where nothing was stored."""
+        default = default_scalar(field)
+        if not default.is_valid or self.present.all():
+            return spread
+        return pc.if_else(pa.array(self.present), spread, default)
 
 
 @dataclass(frozen=True)
@@ -124,8 +140,14 @@ class PutBuilder:
             raise InvalidRows(table=self.table, row=0, column=unknown[0], reason=reason)
         today = {c.name: self.schema.by_id[c.column_id].name for c in sent.columns if c.column_id in self.schema.by_id}
         current_names = [name for name in batch.schema.names if name in today]
-        renamed = batch.select(current_names).rename_columns([today[name] for name in current_names])
+        arrays = [self._in_today(batch.column(name), sent.column(name)) for name in current_names]
+        renamed = pa.RecordBatch.from_arrays(arrays, names=[today[name] for name in current_names])
         return renamed, [today[name] for name in (sent.names if named is None else named) if name in today]
+
+    def _in_today(self, values: pa.Array, sent: Column) -> pa.Array:
+        """Nested values with the fields of today."""
+        is_as_sent = sent.field_ids and values.type == to_arrow_type(sent.type)
+        return fit_column(values, sent, self.schema.by_id[sent.column_id]) if is_as_sent else values
 
     def upsert(self, batch: pa.RecordBatch, named: Sequence[str] | None, read: Read, base: int) -> Put:
         """`named`: only these columns (and the key) are set, the others stay as they are. Raises `InvalidRows`."""
@@ -200,11 +222,12 @@ class PutBuilder:
         return Before(image.spread([self.codec.in_schema(image.stored)])[0], offsets)
 
     def _completed(self, given: pa.RecordBatch, image: _Image) -> pa.RecordBatch:
-        """Full rows of a partial update: the other columns from KV, null for keys that are not there."""
+        """Full rows of a partial update: the other columns from KV, their default for keys that are not there."""
         others = [name for name in self.codec.arrow.names if name not in given.schema.names]
         columns_of_others = [self.schema.column(name) for name in others]
         check_others_nullable(self.table, self.codec.arrow, others, ~image.present)
-        columns = dict(zip(others, image.spread(self.codec.decode(image.stored, columns_of_others)), strict=True))
+        spread = image.spread(self.codec.decode(image.stored, columns_of_others))
+        columns = {name: image.filled(a, self.codec.arrow.field(name)) for name, a in zip(others, spread, strict=True)}
         columns |= dict(zip(given.schema.names, given.columns, strict=True))
         return pa.RecordBatch.from_arrays([columns[name] for name in self.codec.arrow.names], schema=self.codec.arrow)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The value that KV stores for a key: offset and time of the row's last change, the schema it was written with, the
-row. Columns of rows with an older schema are found by id; later columns are null."""
+row. Columns of rows with an older schema are found by id; later columns have their default."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lakeward.model import (
     Column,
     Offsets,
     Schema,
-    cast_values,
+    fit_column,
+    missing_values,
     to_arrow_field,
     to_arrow_schema,
-    to_arrow_type,
 )
 
 HEADER = np.dtype([("offset", "<i8"), ("time", "<i8"), ("schema", "<i2")])
@@ -81,7 +81,7 @@ class RowCodec:
         )
 
     def decode(self, rows: StoredRows, columns: Sequence[Column] | None = None) -> list[pa.Array]:
-        """These columns (default: all of today's), found by id, with their types; null where a row is older."""
+        """These columns (default: all of today's), found by id, with their types; the default where a row is older."""
         columns = self.schema.columns if columns is None else columns
         versions = np.unique(rows.schema_ids)
         if len(versions) <= 1:
@@ -118,15 +118,13 @@ class RowCodec:
     def _decode_one(self, bodies: pa.BinaryArray, schema_id: int, columns: Sequence[Column]) -> list[pa.Array]:
         codec, places = self._older[schema_id]
         at = [places.get(c.column_id) for c in columns]
-        stored = iter(codec.decode(bodies, [place for place in at if place is not None]))
+        stored = iter(codec.decode(bodies, [place[0] for place in at if place is not None]))
         return [
-            pa.nulls(len(bodies), to_arrow_type(c.type))
-            if place is None
-            else cast_values(next(stored), to_arrow_type(c.type))
+            missing_values(to_arrow_field(c), len(bodies)) if place is None else fit_column(next(stored), place[1], c)
             for c, place in zip(columns, at, strict=True)
         ]
 
 
-def _places(schema: Schema) -> dict[int, int]:
-    """Column id -> its place in rows of this schema."""
-    return {column.column_id: place for place, column in enumerate(schema.columns)}
+def _places(schema: Schema) -> dict[int, tuple[int, Column]]:
+    """Column id -> its place in rows of this schema, and the column as it is there."""
+    return {column.column_id: (place, column) for place, column in enumerate(schema.columns)}

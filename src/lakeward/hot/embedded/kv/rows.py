@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.changes import Mask
-from lakeward.model import cast_values, find_nested_null
+from lakeward.model import cast_values, default_scalar, find_nested_null, missing_values
 
 
 def align_rows(
     table: str, schema: pa.Schema, batch: pa.RecordBatch, named: Sequence[str] | None, primary_key: Sequence[str]
 ) -> pa.RecordBatch:
-    """The batch with the schema's columns (`named`: those and the key), in order; a missing nullable column is null."""
+    """The batch with the schema's columns (`named`: those and the key), in order; a missing one has its default."""
     for name in (*batch.schema.names, *(named or ())):
         if name not in schema.names:
             raise InvalidRows(
@@ -50,11 +50,12 @@ def check_not_null(table: str, field: pa.Field, column: pa.Array) -> pa.Array:
 
 
 def check_others_nullable(table: str, schema: pa.Schema, others: Sequence[str], absent: Mask) -> None:
-    """A partial update of a key that is not there leaves the other columns null: NOT NULL ones refuse it."""
+    """A partial update of a key that is not there gives the other columns their default or NULL: NOT NULL ones without
+    a default refuse it."""
     if not absent.any():
         return
     for name in others:
-        if not schema.field(name).nullable:
+        if not schema.field(name).nullable and not default_scalar(schema.field(name)).is_valid:
             reason = "the key is not there yet and the update names no value for this NOT NULL column"
             raise InvalidRows(table=table, row=int(np.argmax(absent)), column=name, reason=reason)
 
@@ -62,9 +63,10 @@ def check_others_nullable(table: str, schema: pa.Schema, others: Sequence[str], 
 def _column(table: str, field: pa.Field, batch: pa.RecordBatch, must_be_there: bool) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
-        if must_be_there or not field.nullable:
+        has_value = field.nullable or default_scalar(field).is_valid
+        if must_be_there or not has_value:
             raise InvalidRows(table=table, row=0, column=field.name, reason="the column is missing")
-        return pa.nulls(batch.num_rows, field.type)
+        return missing_values(field, batch.num_rows)
     column = batch.column(at)
     if column.type == field.type:
         return check_not_null(table, field, column)

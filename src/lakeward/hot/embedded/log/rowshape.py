@@ -17,9 +17,11 @@ from lakeward.model import (
     PREV_OFFSET_FIELD,
     TIMESTAMP_COLUMN_TYPE,
     ChangeType,
+    Column,
     Schema,
-    cast_values,
+    fit_column,
     log_fields,
+    missing_values,
     to_arrow_schema,
 )
 
@@ -36,12 +38,12 @@ class RowShape:
     def __init__(self, table: str, is_pk: bool, schemas: Sequence[Schema]) -> None:
         self.table, self.is_pk = table, is_pk
         self._stored: dict[int, pa.Schema] = {}
-        self._places: dict[int, dict[int, int]] = {}
+        self._places: dict[int, dict[int, tuple[int, Column]]] = {}
         for schema in schemas:
             self.add(schema)
 
     def add(self, schema: Schema) -> None:
-        places = {column.column_id: place for place, column in enumerate(schema.columns)}
+        places = {column.column_id: (place, column) for place, column in enumerate(schema.columns)}
         self._places = {**self._places, schema.schema_id: places}
         self._stored = {**self._stored, schema.schema_id: self._as_stored(schema)}
         self.newest = schema
@@ -50,8 +52,8 @@ class RowShape:
         """Schema of a batch on disk: the user's columns and, on PK tables, `__prev_offset` last."""
         return self._stored[schema_id]
 
-    def places(self, schema_id: int) -> dict[int, int]:
-        """Column id -> its place in batches of that schema."""
+    def places(self, schema_id: int) -> dict[int, tuple[int, Column]]:
+        """Column id -> its place in batches of that schema, and the column as it was there."""
         return self._places[schema_id]
 
     def _as_stored(self, schema: Schema) -> pa.Schema:
@@ -76,7 +78,7 @@ class RowReader:
                 reason=f"no column {', '.join(unknown)}; there are {', '.join(arrow.names)}",
             )
         self._fields = [fields[n] for n in names]
-        self._ids = [planned.column(n).column_id for n in names]
+        self._columns = [planned.column(n) for n in names]
         self.schema = pa.schema([*self._fields, *log_fields(is_pk=shape.is_pk)])
 
     def shape(self, stored: StoredBatch, start: int, stop: int) -> Iterator[pa.RecordBatch]:
@@ -90,8 +92,8 @@ class RowReader:
             stop_at = _slice_end(kinds, low, high)
             part = rows if (low, stop_at) == (0, rows.num_rows) else rows.slice(low, stop_at - low)
             arrays = [
-                cast_values(part.column(places[i]), f.type) if i in places else pa.nulls(part.num_rows, f.type)
-                for i, f in zip(self._ids, self._fields, strict=True)
+                _fitted(part, places[c.column_id], c) if c.column_id in places else missing_values(f, part.num_rows)
+                for c, f in zip(self._columns, self._fields, strict=True)
             ]
             last = [part.column(PREV_OFFSET)] if self._shape.is_pk else []
             system = _system_columns(header, kinds, low, stop_at)
@@ -115,6 +117,10 @@ class RowReader:
                 where=where, position=stored.position, reason=f"schema {header.schema_id} is not known"
             ) from None
         return decode_records(header, stored.data, schema)
+
+
+def _fitted(rows: pa.RecordBatch, stored: tuple[int, Column], column: Column) -> pa.Array:
+    return fit_column(rows.column(stored[0]), stored[1], column)
 
 
 def _slice_end(kinds: pa.Buffer | None, low: int, high: int) -> int:

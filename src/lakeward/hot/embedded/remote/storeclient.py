@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakeward.errors import InvalidRequest, ServerUnavailable
 from lakeward.hot.embedded.remote.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.remote.http import ServerConnection
-from lakeward.model import Bucket, CutEnds, TableInfo, TablePath
+from lakeward.model import Bucket, CutEnds, Schema, TableInfo, TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.flight import MOST_SNAPSHOTS, Act, ActionRequest, Read, Ticket, log_ticket
 from lakeward.spi import FrozenTable, HotStore, KvSnapshot, LogBounds, read_on
@@ -29,6 +29,9 @@ class EmbeddedStoreClient(HotStore):
 
     def load_table(self, path: TablePath) -> TableInfo:
         return TableInfo.from_json(self.connection.act(Act.LOAD_TABLE, ActionRequest(table=path))["table"])
+
+    def schemas(self, table: TableInfo) -> Sequence[Schema]:
+        return [Schema.from_json(body) for body in self._act(Act.SCHEMAS, table)["schemas"]]
 
     def list_tables(self) -> Sequence[TablePath]:
         return [TablePath.parse(text) for text in self.connection.act(Act.LIST_TABLES, ActionRequest())["tables"]]

@@ -55,6 +55,10 @@ def _load_table(store: EmbeddedStore, request: ActionRequest, token: Token) -> A
     return {"table": _table(store, request)}
 
 
+def _schemas(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"schemas": [s.to_json() for s in store.schemas(_table(store, request))]}
+
+
 def _list_tables(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
     return {"tables": [path for path in store.list_tables() if token.may_use(path)]}
 
@@ -95,6 +99,7 @@ def _partitions(store: EmbeddedStore, request: ActionRequest, token: Token) -> A
 
 ACTIONS: dict[Act, Answerer] = {
     Act.LOAD_TABLE: Answerer(Role.READ, "a table with its newest schema", _load_table),
+    Act.SCHEMAS: Answerer(Role.READ, "every schema that a table had", _schemas),
     Act.LIST_TABLES: Answerer(Role.READ, "every table's path", _list_tables),
     Act.BOUNDS: Answerer(Role.READ, "log bounds of every bucket", _bounds),
     Act.FREEZE: Answerer(Role.READ, "log bounds after an fsync, and the table", _freeze),

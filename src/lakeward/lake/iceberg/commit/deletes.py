@@ -27,7 +27,7 @@ from lakeward.lake.iceberg.meta.types import FIELD_ID, PATH_ID, POSITION_ID
 from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, LiveDeletes, plan_files
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import GONE_PARTITION, Bucket, OffsetMap, Offsets, OffsetSet, TableInfo
 
 _SCHEMA = pa.schema(
@@ -116,7 +116,7 @@ def _is_foreign(file: DataFile) -> bool:
     return file.file_format == FileFormat.PUFFIN or not is_ours(file.file_path)
 
 
-_FOREIGN: WeightedCache[tuple[ManifestEntry, ...]] = WeightedCache(200_000, lambda entries: 1 + len(entries))
+_FOREIGN: Kept[tuple[ManifestEntry, ...]] = Kept(200_000, lambda entries: 1 + len(entries))
 """Foreign delete files per manifest: mostly none of thousands, looked up by every commit."""
 
 

@@ -27,7 +27,7 @@ from lakeward.lake.iceberg.commit.resolve import Hit, key_ids, key_schema, read_
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import Bucket, Offsets, cast_column
 
 KeyCodes = npt.NDArray[Any]
@@ -220,4 +220,4 @@ def _text(value: object) -> bytes:
     return b"%d:%b" % (len(raw), raw)
 
 
-_KEPT: WeightedCache[KeyCodes | CloseKeys | SortedKeys] = WeightedCache(_KEPT_BYTES, lambda keys: keys.nbytes)
+_KEPT: Kept[KeyCodes | CloseKeys | SortedKeys] = Kept(_KEPT_BYTES, lambda keys: keys.nbytes)

@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 
 from lakeward.errors import IncompatibleVersion, InvalidRequest
 from lakeward.lake.iceberg.meta.location import cache_path, is_ours
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import Offsets, OffsetSet, pack, unpack
 
 _KIND, _VERSION = "iceberg-offsets", 1
@@ -97,7 +97,7 @@ def offset_column(schema: pa.Schema, field_id: int) -> str:
 _KEPT_OFFSETS = 8_000_000
 """64 MB of offset arrays, cached between the rounds of one process."""
 
-_KEPT: WeightedCache[Offsets] = WeightedCache(_KEPT_OFFSETS, len)
+_KEPT: Kept[Offsets] = Kept(_KEPT_OFFSETS, len)
 
 
 class OffsetLoader:

@@ -16,8 +16,9 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema as LakeSchema
 from pyiceberg.table.metadata import TableMetadata
 
+from lakeward.lake.iceberg.meta.nested import NestedTypes, past_fields, recorded_fields
 from lakeward.lake.iceberg.meta.types import spell_type, to_iceberg_type
-from lakeward.model import Schema
+from lakeward.model import Schema, type_node
 
 COLUMN_IDS = "lakeward.column-ids"
 SCHEMA_ID = "lakeward.schema-id"
@@ -59,13 +60,33 @@ def planned_view(metadata: TableMetadata, schema: Schema) -> TableMetadata:
     recorded = recorded_ids(metadata)
     if not recorded:
         return metadata
+    nested = recorded_fields(metadata)
     now, is_older = metadata.schema(), schema.schema_id < int(metadata.properties.get(SCHEMA_ID, "0"))
     fields = list(_planned_fields(metadata, schema, recorded, is_older=is_older))
+    fields = [_with_planned_type(metadata, f, schema, recorded, nested, is_older=is_older) for f in fields]
     if fields == list(now.fields):
         return metadata
     view = LakeSchema(*fields, schema_id=now.schema_id, identifier_field_ids=now.identifier_field_ids)
     schemas = [view if s.schema_id == now.schema_id else s for s in metadata.schemas]
     return metadata.model_copy(update={"schemas": schemas})
+
+
+def _with_planned_type(
+    metadata: TableMetadata,
+    field: ice.NestedField,
+    schema: Schema,
+    recorded: dict[int, int],
+    nested: dict[int, dict[int, int]],
+    *,
+    is_older: bool,
+) -> ice.NestedField:
+    """A column whose fields changed, with those of the planned schema."""
+    column = next((c for c in schema.columns if recorded.get(c.column_id) == field.field_id), None)
+    if column is None or column.column_id not in nested or not is_older:
+        return field
+    past = past_fields(metadata)
+    types = NestedTypes(where=column.name, known=dict(nested[column.column_id]), past=past, new_ids=iter(()))
+    return field.model_copy(update={"field_type": types.build(type_node(column), field.field_type)})
 
 
 def _planned_fields(

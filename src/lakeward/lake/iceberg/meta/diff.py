@@ -75,8 +75,8 @@ def _name(schema: Schema, field_id: int) -> str:
 
 
 def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
-    """Checks that a round can write to the table. Raises `LakeSchemaBroken`. Nullable columns that the lake has and the
-    round does not know are accepted: ALTER changes the lake first."""
+    """Checks that a round can write to the table. Raises `LakeSchemaBroken`. Columns of the lake that the
+    round does not know are accepted if nullable or with a default: ALTER changes the lake first."""
     actual = metadata.schema()
     schema = lake_schema(table.descriptor, clean=is_clean(actual) if is_of_fluss(table.descriptor) else None)
     have = {f.name: spell_field(f) for f in actual.fields}
@@ -86,7 +86,8 @@ def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
         if have.get(f.name) != spell_field(f)
     ]
     names = {f.name for f in schema.fields}
-    lines += [f"column {f.name}: unknown and required" for f in actual.fields if f.name not in names and f.required]
+    unknown = [f for f in actual.fields if f.name not in names and f.required and f.write_default is None]
+    lines += [f"column {f.name}: unknown and required" for f in unknown]
     lines += _diff(
         "partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), actual)
     )

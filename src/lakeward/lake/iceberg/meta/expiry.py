@@ -18,7 +18,7 @@ from lakeward.lake.iceberg.meta.location import canonical, is_ours
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
 from lakeward.lake.iceberg.meta.ownpaths import check_path
 from lakeward.lake.iceberg.meta.summary import summary_of, walk
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import ExpiringSnapshot, SnapshotId
 from lakeward.spi import OFFSETS_KEY, OWN_OFFSETS_KEY, TAG
 
@@ -80,7 +80,7 @@ def _offset_files(snapshot: Snapshot) -> list[str]:
     return [text for text in texts if not text.lstrip().startswith("{")]
 
 
-_PATHS: WeightedCache[frozenset[str]] = WeightedCache(1_000_000, len)
+_PATHS: Kept[frozenset[str]] = Kept(1_000_000, len)
 """Data and delete files per manifest, removed ones included."""
 
 

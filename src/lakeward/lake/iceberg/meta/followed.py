@@ -10,7 +10,7 @@ from lakeward.errors import InvalidAlter, LakeSchemaBroken, UnsupportedType
 from lakeward.lake.iceberg.meta.columnids import find_field_ids
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.foreign import to_model_type
-from lakeward.lake.iceberg.meta.types import spell_type
+from lakeward.lake.iceberg.meta.types import find_default, spell_type
 from lakeward.model import FIRST, SYSTEM_COLUMNS, Column, ColumnChanges, DataType, TableInfo
 
 
@@ -91,11 +91,17 @@ class _Plan:
     def added(self) -> tuple[Column, ...]:
         fields = [f for i, f in self._new.items() if i not in self._old]
         for field in fields:
-            if field.required:
+            if field.required and field.initial_default is None:
                 raise self._wrong(f"add column {field.name}", "it is required, and rows that are there have no value")
-            if field.initial_default is not None or field.write_default is not None:
-                raise self._wrong(f"add column {field.name}", "it has a default value, which is not followed")
-        return tuple(Column(name=f.name, type=self._type(f), comment=f.doc) for f in fields)
+            if field.initial_default != field.write_default:
+                reason = "its defaults for older and for new rows differ, which is not followed"
+                raise self._wrong(f"add column {field.name}", reason)
+        return tuple(
+            Column(
+                name=f.name, type=self._type(f).with_nullable(not f.required), comment=f.doc, default=find_default(f)
+            )
+            for f in fields
+        )
 
     def order(self) -> dict[str, str]:
         """Returns no moves if added columns are last and all others keep their order."""

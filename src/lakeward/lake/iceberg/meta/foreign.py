@@ -19,7 +19,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, LakeTampered, UnsupportedType
 from lakeward.lake.iceberg.meta.partition import unit_of
-from lakeward.lake.iceberg.meta.types import PRIMITIVES, spell_type
+from lakeward.lake.iceberg.meta.types import PRIMITIVES, find_default, spell_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model import Column, PartitionKey, Schema, SnapshotId, TableDescriptor, TablePath, plain_types
 from lakeward.model import types as model
@@ -55,7 +55,12 @@ def describe_foreign(
         _check_key(path, schema, primary_key, partition_keys)
     required = {f.name for f in schema.fields if f.required or f.name in primary_key}
     columns = tuple(
-        Column(name=f.name, type=to_model_type(f.field_type, f"{path}.{f.name}", f.name in required), comment=f.doc)
+        Column(
+            name=f.name,
+            type=to_model_type(f.field_type, f"{path}.{f.name}", f.name in required),
+            comment=f.doc,
+            default=find_default(f),
+        )
         for f in schema.fields
     )
     return TableDescriptor(

@@ -36,7 +36,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from lakeward.lake.iceberg.meta.ownpaths import check_path, open_manifest
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 
 LAYOUT: Literal[3] = 3
 """Records in memory have the newest layout, which has every older field; files are written in the table's version."""
@@ -70,11 +70,11 @@ def first_row_id(file: DataFile) -> int | None:
     return row_id
 
 
-CACHE: WeightedCache[tuple[ManifestEntry, ...]] = WeightedCache(_CACHED_ENTRIES, len)
+CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
 """Live entries per manifest path: rounds of a table share most manifests."""
 
 
-_LISTS: WeightedCache[tuple[ManifestFile, ...]] = WeightedCache(_CACHED_ENTRIES, len)
+_LISTS: Kept[tuple[ManifestFile, ...]] = Kept(_CACHED_ENTRIES, len)
 """Manifests per manifest list."""
 
 

@@ -24,7 +24,7 @@ from pyiceberg.transforms import (
 from lakeward.errors import InvalidTable, UnsupportedBucketKey
 from lakeward.lake.core.columns import check_partition_keys
 from lakeward.lake.core.history import new_history
-from lakeward.lake.iceberg.meta.types import is_clean, to_iceberg_type
+from lakeward.lake.iceberg.meta.types import is_clean, to_iceberg_type, with_defaults
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model import (
     BUCKET,
@@ -67,6 +67,7 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: boo
     """Schema of the user's columns, then the system columns, all required. A clean table has no system columns; `clean`
     overrides the table's properties. Raises `UnsupportedType`."""
     nested, ids = itertools.count(10_000), itertools.count(1)
+    has_defaults = lake_properties(descriptor)[VERSION_KEY] == str(max(VERSIONS))
     fields = [
         ice.NestedField(
             next(ids),
@@ -77,6 +78,9 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: boo
         )
         for c in descriptor.schema.columns
     ]
+    if has_defaults:
+        pairs = zip(fields, descriptor.schema.columns, strict=True)
+        fields = [f if c.default is None else with_defaults(f, c) for f, c in pairs]
     by_name = {f.name: f.field_id for f in fields}
     if not (descriptor.is_clean if clean is None else clean):
         fields += [

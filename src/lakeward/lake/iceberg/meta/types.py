@@ -9,15 +9,27 @@ import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg import types as ice
+from pyiceberg.conversions import to_json
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, TimestamptzType
 
 from lakeward.errors import UnsupportedType
 from lakeward.lake.core.columns import SYSTEM
-from lakeward.model import BUCKET, OFFSET, TIMESTAMP, TypeVisitor, spell
+from lakeward.model import (
+    BUCKET,
+    OFFSET,
+    TIMESTAMP,
+    Column,
+    TypeVisitor,
+    default_value,
+    spell,
+    spell_value,
+    with_default,
+)
 from lakeward.model import types as model
 
 FIELD_ID = b"PARQUET:field_id"
@@ -101,9 +113,41 @@ def to_arrow_type(kind: ice.IcebergType) -> pa.DataType:
 
 
 def to_arrow_field(field: ice.NestedField) -> pa.Field:
-    return pa.field(
+    """With the default of rows that are written without the column."""
+    arrow = pa.field(
         field.name, to_arrow_type(field.field_type), not field.required, {FIELD_ID: str(field.field_id).encode()}
     )
+    default = find_default(field)
+    return arrow if default is None else with_default(arrow, default)
+
+
+def find_default(field: ice.NestedField) -> str | None:
+    """As `Column.default` has it."""
+    value = field.initial_default if field.write_default is None else field.write_default
+    if value is None or not field.field_type.is_primitive:
+        return None
+    scalar = pa.scalar(_plain_value(value), to_arrow_type(field.field_type))
+    return spell_value(scalar.as_py())
+
+
+def with_defaults(field: ice.NestedField, column: Column) -> ice.NestedField:
+    """Both at once, for good: version 3 forbids to take the second one away where there is the first."""
+    assert column.default is not None
+    assert isinstance(field.field_type, ice.PrimitiveType)
+    value = to_json(field.field_type, default_value(column.default, column.type))
+    defaults = ice.NestedField(field.field_id, field.name, field.field_type, initial_default=value)
+    update = {"initial_default": defaults.initial_default, "write_default": defaults.initial_default}
+    return field.model_copy(update=update)
+
+
+def missing_scalars(schema: Schema) -> dict[str, pa.Scalar]:
+    """Columns whose value is not NULL in files that are older than they are."""
+    fields = [f for f in schema.fields if f.initial_default is not None and f.field_type.is_primitive]
+    return {f.name: pa.scalar(_plain_value(f.initial_default), to_arrow_type(f.field_type)) for f in fields}
+
+
+def _plain_value(value: Any) -> Any:
+    return value.bytes if isinstance(value, UUID) else value
 
 
 def to_arrow_schema(schema: Schema) -> pa.Schema:

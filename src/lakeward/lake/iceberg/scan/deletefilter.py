@@ -17,14 +17,12 @@ from lakeward.lake.iceberg.datafile.puffin import decode_vector
 from lakeward.lake.iceberg.meta.location import canonical
 from lakeward.lake.iceberg.meta.types import FIELD_ID
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import OFFSET, Offsets, OffsetSet, cast_column
 from lakeward.spi import LakeFile
 
 Mask = npt.NDArray[np.bool_]
-_POSITIONS: WeightedCache[dict[str, Offsets]] = WeightedCache(
-    4_000_000, lambda by_file: sum(map(len, by_file.values()))
-)
+_POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda by_file: sum(map(len, by_file.values())))
 """Positions per delete file, by data file: at most 32 MB."""
 
 _NONE: Offsets = np.empty(0, np.int64)

@@ -20,7 +20,7 @@ from lakeward.lake.iceberg.meta.foreign import only_bucket
 from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
 from lakeward.lake.iceberg.meta.types import find_bucket_number, with_address
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import OFFSET, Bucket, Offsets, OffsetSet
 
 _KEPT_FILES = 200_000
@@ -127,4 +127,4 @@ def _bound(bounds: dict[int, bytes] | None, field_id: int) -> int | None:
     return None if raw is None or len(raw) != 8 else int(struct.unpack("<q", raw)[0])
 
 
-_INDEX: WeightedCache[ManifestFiles] = WeightedCache(_KEPT_FILES, lambda kept: len(kept.files))
+_INDEX: Kept[ManifestFiles] = Kept(_KEPT_FILES, lambda kept: len(kept.files))

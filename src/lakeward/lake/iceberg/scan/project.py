@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Projects a file's columns to the current lake schema: matched by field id, cast, null if the file is older."""
+"""Projects a file's columns to the current lake schema: matched by field id, cast, the default in older files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
 from lakeward.lake.iceberg.meta.types import FIELD_ID
-from lakeward.lake.weightedcache import WeightedCache
-from lakeward.model import cast_column, cast_values
+from lakeward.lake.kept import Kept
+from lakeward.model import cast_column, cast_fields, cast_values
 
 _FEW_ROWS = 8_192
 
@@ -36,15 +36,37 @@ def ids_by_name(schema: Schema) -> dict[str, int]:
 
 
 def project(
-    batch: pa.RecordBatch, names: Sequence[str], physical: Mapping[str, str | None], types: Mapping[str, pa.DataType]
+    batch: pa.RecordBatch,
+    names: Sequence[str],
+    physical: Mapping[str, str | None],
+    types: Mapping[str, pa.DataType],
+    missing: Mapping[str, pa.Scalar],
 ) -> pa.Table:
-    """Projects a batch. Columns read as dictionary codes stay encoded until `decode`."""
+    """Projects a batch. `missing`: values of columns that the file does not have; null for others. Columns read as
+    dictionary codes stay encoded until `decode`."""
     arrays = []
     for name in names:
         source, kind = physical[name], types[name]
-        array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
-        arrays.append(array if pa.types.is_dictionary(array.type) else cast_values(array, kind))
+        if source is not None:
+            array = batch.column(source)
+        else:
+            array = pa.repeat(missing.get(name, pa.scalar(None, kind)), batch.num_rows)
+        arrays.append(array if pa.types.is_dictionary(array.type) else _fit(array, kind))
     return pa.table(arrays, names=list(names))
+
+
+def _fit(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Fields of structs are found by their ids too."""
+    if not kind.num_fields or array.type.equals(kind, check_metadata=True) or not _has_ids(array.type):
+        return cast_values(array, kind)
+    return cast_fields(array, array.type, kind, FIELD_ID)
+
+
+def _has_ids(kind: pa.DataType) -> bool:
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    if pa.types.is_struct(kind) and any(FIELD_ID not in (f.metadata or {}) for f in fields):
+        return False
+    return all(_has_ids(f.type) for f in fields)
 
 
 def keep_rows(rows: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
@@ -105,4 +127,4 @@ def _is_coded(chunk: pq.ColumnChunkMetaData) -> bool:
     return chunk.has_dictionary_page and is_small
 
 
-_FOOTERS: WeightedCache[Footer] = WeightedCache(64_000_000, lambda footer: footer.metadata.serialized_size)
+_FOOTERS: Kept[Footer] = Kept(64_000_000, lambda footer: footer.metadata.serialized_size)

@@ -24,7 +24,7 @@ from lakeward.bucketing import assign_buckets
 from lakeward.errors import InvalidRequest
 from lakeward.lake.core.columns import fill_address
 from lakeward.lake.iceberg.meta.location import is_local
-from lakeward.lake.iceberg.meta.types import is_clean, to_arrow_type, with_address
+from lakeward.lake.iceberg.meta.types import is_clean, missing_scalars, to_arrow_type, with_address
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import Footer, decode, ids_by_name, keep_rows, physical_names, project
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
@@ -132,7 +132,7 @@ class Scan:
         self._schema = with_address(table.metadata.schema())
         self._is_clean = is_clean(table.metadata.schema())
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
-        self._ids = ids_by_name(self._schema)
+        self._ids, self._missing = ids_by_name(self._schema), missing_scalars(self._schema)
         unknown = [n for n in names if n not in self._types]
         if unknown:
             raise InvalidRequest(
@@ -176,7 +176,7 @@ class Scan:
             threads = planned.file.record_count > _BATCH_ROWS
             for start, groups in self._runs(file, physical):
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
-                    table = project(batch, needed, physical, self._types)
+                    table = project(batch, needed, physical, self._types, self._missing)
                     if self._is_clean:
                         table = fill_address(table, planned.bucket, planned.first_offset, start)
                     keep = keeper.mask(table, start)

@@ -24,7 +24,7 @@ from lakeward.lake.iceberg.meta.partition import partition_texts
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.meta.types import PATH_ID, is_clean
 from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
-from lakeward.lake.weightedcache import WeightedCache
+from lakeward.lake.kept import Kept
 from lakeward.model import PARTITION_SEPARATOR, Bucket, OffsetRange
 from lakeward.spi import COMMIT_USER, COMMIT_USER_KEY, LakeDelete, LakeFile
 
@@ -199,9 +199,7 @@ def _match(
     ]
 
 
-_PLANS: WeightedCache[tuple[PlannedFile, ...]] = WeightedCache(
-    200_000, lambda files: len(files) + sum(len(f.deletes) for f in files)
-)
+_PLANS: Kept[tuple[PlannedFile, ...]] = Kept(200_000, lambda files: len(files) + sum(len(f.deletes) for f in files))
 """Files of a snapshot with their deletes."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -208,11 +208,13 @@ def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None =
     return _ToPaimon(ids if ids is not None else itertools.count()).visit(kind, where)
 
 
-def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
-    """Describes the differences; none if the table matches. Ignores options that rounds do not depend on."""
+def diff_table(descriptor: TableDescriptor, lake_table: Any, foreign: Collection[str] = ()) -> list[str]:
+    """Describes the differences; none if the table matches. Ignores options that rounds do not depend on, and `foreign`
+    columns."""
     lake, plain = lake_table.table_schema, is_of_fluss(descriptor)
     expected = lake_schema(descriptor, clean=is_clean(lake_table) if plain else None)
     have, due = ({f.name: _type_text(f.type, is_plain=plain) for f in s.fields} for s in (lake, expected))
+    have = {name: text for name, text in have.items() if name not in foreign or name in due}
     lines = [
         f"column {name}: lake {have.get(name, 'has none')}, wanted {due.get(name, 'none')}"
         for name in dict.fromkeys((*have, *due))

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class WeightedCache(Generic[Value]):
+class Kept(Generic[Value]):
     """A cache that drops the least recently used value first. Safe for threads; two that miss at once both load, and
     both are right."""
 
