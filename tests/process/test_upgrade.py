@@ -15,6 +15,7 @@ import pytest
 from lakeward import __version__
 from lakeward.cli import app
 from lakeward.client import Client
+from lakeward.errors import TableNotFound
 from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Process, Server, check_exactly_once, rounds, wait_tiered
 
@@ -101,7 +102,8 @@ def test_rounds_go_on_while_the_server_is_replaced(
     processes.append(producer := Process(arguments, tmp_path / "producer.log", {}, old_python))
     with server.connect() as client:
         assert client.info().version == OLD
-        wait_until(lambda: by_job(client, PK, "old") > 1, limit_s=180, what="rounds of the older job", state=old.text)
+        more = partial(has_more, client, PK, "old", 1)
+        wait_until(more, limit_s=180, what="rounds of the older job", tolerate=(TableNotFound,), state=old.text)
 
     server.kill() if end == "killed" else server.stop()
     server.python = sys.executable

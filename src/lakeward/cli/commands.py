@@ -46,6 +46,7 @@ COMMANDS = (
     Command("tier", "lakeward.cli.run.tier", "Runs a tiering job: rounds from the hot store into the lake."),
     Command("tier-now", "lakeward.cli.operate", "Returns when everything acknowledged before the call is in the lake."),
     Command("top", "lakeward.cli.top", "A live view of tiles, tables and jobs in the terminal."),
+    Command("trace", "lakeward.cli.trace", "One row's way: log, round, file and position, compactions."),
     Command("up", "lakeward.cli.run.up", "Runs the server and one local job, supervised, for one machine."),
     Command("verify", "lakeward.cli.verify", "Checks that every row is in the lake exactly once."),
     Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),

@@ -12,17 +12,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest, PartitionNotFound, WritesPaused
+from lakeward.errors import InvalidRequest, OffsetOutOfRange, PartitionNotFound, WritesPaused
 from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hotpartitions import HotPartitions
+from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.log.durable import make_folder
 from lakeward.hot.embedded.log.files import LogPlace
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.services import StoreServices
+from lakeward.hot.logbatch.header import NO_WRITER
 from lakeward.model import Bucket, CutEnds, OffsetMap, Schema, TableInfo, fault_point
+from lakeward.spi import LogBounds
 
 _log = logging.getLogger(__name__)
 
@@ -233,6 +236,20 @@ class HotTable(HotPartitions):
             for bucket in self._buckets.values():
                 bucket.abandon()
             self._buckets.clear()
+
+
+def writer_of(table: HotTable, bucket: Bucket, offset: int) -> WriterSequence | None:
+    """Which writer stored a record, and in which of its batches. None: it gave no id. Raises `OffsetOutOfRange`."""
+    hot_bucket = table.find_bucket(bucket)
+    bounds = LogBounds(start=0, end=0) if hot_bucket is None else hot_bucket.log.bounds()
+    stored = None
+    if hot_bucket is not None and bounds.start <= offset < bounds.end:
+        stored = next(hot_bucket.log.files.read_stored(offset, offset + 1), None)
+    if stored is None:
+        place = {"table": str(table.info.path), "bucket": str(bucket)}
+        raise OffsetOutOfRange(**place, offset=offset, start=bounds.start, end=bounds.end)
+    header = stored.header
+    return None if header.writer_id == NO_WRITER else WriterSequence(header.writer_id, header.sequence)
 
 
 def _bucket_folders(folder: Path) -> list[str]:

@@ -234,5 +234,5 @@ class RowFiles(StoredFiles[G], Generic[G, F]):
         """Returns the positions that the file's deletes remove. Raises `LakeTampered`."""
 
     @abstractmethod
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        """Returns the offsets of rows that the file's deletes remove."""
+    def row_offsets(self, file: LakeFile) -> Offsets:
+        """Reads the offsets of all its rows, in their order."""

@@ -172,9 +172,8 @@ class ParquetFiles(FolderFiles[G], RowFiles[G, LakeFile], Generic[G]):
     def deleted_rows(self, file: LakeFile) -> OffsetSet:
         return self._open([file]).deleted(file)
 
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        positions = self.deleted_rows(file)
-        return OffsetSet(self._open([file]).offsets(file)[positions.values]) if positions else positions
+    def row_offsets(self, file: LakeFile) -> Offsets:
+        return self._open([file]).offsets(file)
 
     def _open(self, files: Sequence[LakeFile]) -> ParquetSnapshotFiles:
         return ParquetSnapshotFiles(self.storage, self.errors, self.table, files)

@@ -144,8 +144,12 @@ class PositionReader(ScanReader[G]):
     def deleted_rows(self, file: LakeFile) -> Offsets:
         return self._files.deleted_rows(file).values
 
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
-        return self._files.deleted_offsets(file)
+    def row_offsets(self, file: LakeFile) -> Offsets:
+        return self._files.row_offsets(file)
+
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
+        positions = self._files.deleted_rows(file)
+        return OffsetSet(self.row_offsets(file)[positions.values]) if positions else positions
 
     def totals(self) -> LakeTotals:
         ground = self._log.load()

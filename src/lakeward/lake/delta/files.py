@@ -156,10 +156,8 @@ class DeltaFiles(FolderFiles[DeltaGround], RowFiles[DeltaGround, AddFile]):
     def deleted_rows(self, file: LakeFile) -> OffsetSet:
         return _rows(self._log, pa.schema([])).deleted(add_of(file))
 
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        positions = self.deleted_rows(file)
-        rows = _rows(self._log, pa.schema([]))
-        return OffsetSet(rows.offsets(add_of(file))[positions.values]) if positions else OffsetSet()
+    def row_offsets(self, file: LakeFile) -> Offsets:
+        return _rows(self._log, pa.schema([])).offsets(add_of(file))
 
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
         """Lists files in rounds' folders. A prefix names one folder, or is the start of file names in it."""

@@ -134,12 +134,16 @@ class IcebergLakeReader(CoreReader[IcebergGround]):
         with lake_errors(str(self._info.path), "read deletes of"):
             return DeleteFilter(table.io, table.metadata.schema()).positions(file)
 
+    def row_offsets(self, file: LakeFile) -> Offsets | None:
+        table = self.load()
+        if is_clean(table.metadata.schema()):
+            return None
+        with lake_errors(str(self._info.path), "read a file of"):
+            return _load_offsets(table, file)
+
     def _deleted_offsets(self, table: Table, file: LakeFile) -> OffsetSet:
         positions = DeleteFilter(table.io, table.metadata.schema()).positions(file)
-        held = find_cache(table.io, file.path, file.record_count)
-        offset_id = table.metadata.schema().find_field(OFFSET).field_id
-        values = held.values if held is not None else load_column(table.io, file.path, offset_id)
-        return OffsetSet(values[positions])
+        return OffsetSet(_load_offsets(table, file)[positions])
 
     def field_ids(self) -> Mapping[str, int]:
         return {f.name: f.field_id for f in self.load().metadata.schema().fields}
@@ -169,3 +173,9 @@ def _missing_files(table: str, snapshot: SnapshotId) -> Iterator[None]:
             raise
         reason = f"{error.reason}; if another engine expired the snapshot in the meantime, read again"
         raise LakeTampered(table=table, snapshot=snapshot, what="a data file", reason=reason) from error
+
+
+def _load_offsets(table: Table, file: LakeFile) -> Offsets:
+    held = find_cache(table.io, file.path, file.record_count)
+    offset_id = table.metadata.schema().find_field(OFFSET).field_id
+    return held.values if held is not None else load_column(table.io, file.path, offset_id)

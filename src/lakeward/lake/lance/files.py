@@ -32,7 +32,7 @@ from lakeward.lake.lance.rows import LanceRows
 from lakeward.lake.lance.table import DATA, DELETIONS, LanceTable, apply, fragments_of
 from lakeward.lake.lance.writer import LanceLakeWriter, LanceWriteHandle, LanceWriteResult
 from lakeward.lake.tablefiles import sync
-from lakeward.model import OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
+from lakeward.model import Offsets, OffsetSet, RoundId, SnapshotId, TableInfo, to_arrow_field
 from lakeward.protocol.codec import Packed
 from lakeward.spi import REWRITE_KEY, LakeFile, RewriteResult, RewriteTask, StoredFile
 
@@ -113,12 +113,9 @@ class LanceFiles(FolderFiles[LanceGround], RowFiles[LanceGround, Any]):
         with lake_errors(self._table.name, "read deletions of"):
             return load_deletions(self._table.files, file.deletes[0].path, self._table.name)
 
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        positions = self.deleted_rows(file)
-        if not positions:
-            return OffsetSet()
+    def row_offsets(self, file: LakeFile) -> Offsets:
         with lake_errors(self._table.name, "read a file of"):
-            return OffsetSet(read_offsets(file.path, self._table.storage_options)[positions.values])
+            return read_offsets(file.path, self._table.storage_options)
 
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
         """Lists data files by name, deletion files by id. A prefix that ends with a round selects both."""

@@ -168,9 +168,9 @@ class MemoryFiles(RowFiles[MemoryGround, LiveFile]):
             named = [self._lake.table(self._path).files[d.path] for d in file.deletes]
         return _positions(d for d in named if isinstance(d, PositionDeletes))
 
-    def deleted_offsets(self, file: LakeFile) -> OffsetSet:
-        rows = self._lake.table(self._path).data_file(file.path).rows
-        return OffsetSet(rows.column(OFFSET).to_numpy()[self.deleted_rows(file).values])
+    def row_offsets(self, file: LakeFile) -> Offsets:
+        values: Offsets = self._lake.table(self._path).data_file(file.path).rows.column(OFFSET).to_numpy()
+        return values
 
     def list_files(self, prefix: str | None) -> Iterable[StoredFile]:
         with self._lake.lock:

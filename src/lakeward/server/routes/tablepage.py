@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.state.storedrecords import COST_DAYS
-from lakeward.model import TablePath
+from lakeward.hot.embedded.hottable import writer_of
+from lakeward.model import Bucket, TablePath
 from lakeward.protocol.auth import Role
-from lakeward.protocol.routes import COST, HOT, MAINTENANCE, PROPERTIES
+from lakeward.protocol.routes import COST, HOT, MAINTENANCE, PROPERTIES, WRITER
 from lakeward.server.admission.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
@@ -31,6 +32,18 @@ def router(services: Services) -> APIRouter:
     def hot(table: str) -> JSONResponse:
         """The table's logs, and who follows them how far behind."""
         return answer(tablepage.hot_side(services, TablePath.parse(table)))
+
+    @router.get(WRITER, dependencies=may_read)
+    def writer(
+        table: str,
+        bucket: Annotated[int, Query(ge=0)],
+        offset: Annotated[int, Query(ge=0)],
+        partition: Annotated[str, Query(max_length=2_000)] = "",
+    ) -> JSONResponse:
+        """Which writer stored a record of the log, and in which of its batches; null where it gave no id."""
+        info = services.store.load_table(TablePath.parse(table))
+        by = writer_of(services.store.hot_table(info), Bucket(partition, bucket), offset)
+        return answer({"writer": by and str(by.writer_id), "batch": by and by.sequence})
 
     @router.get(MAINTENANCE, dependencies=may_read)
     def maintenance(request: Request) -> JSONResponse:

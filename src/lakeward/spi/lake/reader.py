@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import SnapshotGone
-from lakeward.model import OFFSET, Bucket, LakeBase, OffsetSet, SnapshotId
+from lakeward.model import OFFSET, Bucket, LakeBase, Offsets, OffsetSet, SnapshotId
 from lakeward.spi.lakeerrors import TypedCalls
 from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
 
@@ -118,6 +118,11 @@ class LakeReader(TypedCalls, ABC):
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
         file by themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
+        return None
+
+    def row_offsets(self, file: LakeFile) -> Offsets | None:
+        """Offsets of all rows of a data file in their order, deleted ones too. None: not known. Raises
+        `LakeUnavailable`."""
         return None
 
     def field_ids(self) -> Mapping[str, int]:
