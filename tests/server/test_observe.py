@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakeward_testing.ports import free_port
@@ -41,6 +42,11 @@ class Collector:
     def spans(self) -> list[Any]:
         requests = [ExportTraceServiceRequest.FromString(body) for path, body in self.bodies if path == "/v1/traces"]
         return [s for r in requests for each in r.resource_spans for scope in each.scope_spans for s in scope.spans]
+
+    def metrics(self) -> dict[str, Any]:
+        requests = [ExportMetricsServiceRequest.FromString(body) for path, body in self.bodies if path == "/v1/metrics"]
+        servers = [each for r in requests for each in r.resource_metrics if "lakeward-server" in str(each.resource)]
+        return {m.name: m for each in servers for scope in each.scope_metrics for m in scope.metrics}
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(body) for path, body in self.bodies if path == "/lineage"]
@@ -85,8 +91,27 @@ def test_a_round_is_one_trace_and_one_lineage_event(tmp_path: Path, collector: C
     assert event["eventType"] == "COMPLETE"
     assert event["inputs"][0]["name"] == "d.t"
     assert event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 3
+    for side in (*event["inputs"], *event["outputs"]):
+        assert [(f["name"], f["type"]) for f in side["facets"]["schema"]["fields"]] == [("id", "BIGINT")]
 
 
 def test_rounds_go_on_without_a_collector(tmp_path: Path) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     assert "Traceback" not in run_round(tmp_path, nowhere, nowhere, lambda: True)
+
+
+def test_the_servers_figures_reach_a_collector(tmp_path: Path, collector: Collector) -> None:
+    """With the names of `/metrics`. A server without one starts and serves, and a collector that is away is no harm."""
+    for endpoint in (collector.url, f"http://127.0.0.1:{free_port()}"):
+        server = Server(tmp_path / str(len(endpoint)), {"server.otlp-endpoint": endpoint})
+        try:
+            with server.connect() as client:
+                client.create_table("d.t", "id BIGINT", freshness="1 h")
+            if endpoint == collector.url:
+                wait_until(lambda: "lakeward_slots" in collector.metrics(), what="the figures of the server")
+        finally:
+            server.stop()
+        assert "Traceback" not in (server.folder / "server.log").read_text()
+    figures = collector.metrics()
+    assert figures["lakeward_slots"].WhichOneof("data") == "gauge"
+    assert figures["lakeward_orphan_files_removed"].sum.is_monotonic

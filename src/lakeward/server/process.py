@@ -44,6 +44,7 @@ from lakeward.server.ingest.sources import SourceDesk
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.restored import check_catalog_moved, load_mark, move_catalog_forward, remove_mark
 from lakeward.server.services import Services
+from lakeward.server.show.metrics import ServerCollector
 from lakeward.server.show.sampler import Sampler
 from lakeward.server.tablequota import TableQuota
 from lakeward.tiering.work.heap import keep_freed_memory
@@ -153,9 +154,18 @@ class LakewardServer:
         threads += [part.thread for part in (self.settings.issuer, live) if part is not None]
         self._stack.callback(sampler.stop, SAMPLE_S)
         sampler.start()
+        if (endpoint := self.config.get(options.SERVER_OTLP_ENDPOINT)) is not None:
+            self._export_metrics(endpoint, services)
         flight.service.gate.open()
         door.app = create_app(services)
         self._ready = True
+
+    def _export_metrics(self, endpoint: str, services: Services) -> None:
+        from lakeward.server.feed.otlpmetrics import MetricsExport
+
+        export = MetricsExport(endpoint, ServerCollector(services))
+        self._stack.callback(export.stop)
+        export.thread.start()
 
     def _start_http(self, door: FrontDoor) -> None:
         listener = bind_listener(self.settings.host, self.settings.port)

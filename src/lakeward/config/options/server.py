@@ -87,6 +87,13 @@ SERVER_QUOTA_DEFINITIONS = option(
     "Bytes, as JSON, of the tables that a token may use with all their schemas; above it none is made or gets columns.",
     SERVER,
 )
+SERVER_OTLP_ENDPOINT = optional(
+    "server.otlp-endpoint",
+    text(),
+    "no export",
+    "Address of an OpenTelemetry collector (OTLP over HTTP) that gets the figures of /metrics every ten seconds.",
+    SERVER,
+)
 SERVER_AUDIT = option(
     "server.audit",
     choice(Audit),

@@ -65,7 +65,7 @@ class TieringJob:
         self.on_round: Callable[[LeasedWork, RoundEnd], None] = lambda _work, _end: None
         """Called from the threads of works, with each end."""
 
-        self.observer = RoundObserver.of(options)
+        self.observer = RoundObserver.of(options, hot.store())
         self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
         self.world = JobWorld(
             hot=hot,

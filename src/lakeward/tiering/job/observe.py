@@ -16,7 +16,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakeward.errors import InvalidConfig
+from lakeward.model import TablePath
 from lakeward.protocol.heartbeat import TableFinished
+from lakeward.spi import HotStore
 from lakeward.tiering.work.options import TieringOptions
 from lakeward.tiering.work.runner import LeasedWork, RoundEnd
 
@@ -34,6 +36,7 @@ PHASES = (
 _MOST_WAITING, _LIMIT_S = 1_000, 5.0
 _PRODUCER = "https://github.com/lakeward/lakeward"
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_COLUMNS = "https://openlineage.io/spec/facets/1-1-1/SchemaDatasetFacet.json#/$defs/SchemaDatasetFacet"
 
 Sink = Callable[[LeasedWork, RoundEnd, float, float], None]
 """Gets the work, its end, and when it began and ended, in seconds since 1970."""
@@ -50,13 +53,13 @@ class RoundObserver:
             self._thread.start()
 
     @classmethod
-    def of(cls, options: TieringOptions) -> RoundObserver:
+    def of(cls, options: TieringOptions, store: HotStore) -> RoundObserver:
         """Raises `InvalidConfig` where OpenTelemetry is asked for and is not installed."""
         sinks: dict[str, Sink] = {}
         if options.otlp_endpoint is not None:
             sinks["OTLP"] = RoundTraces(options.otlp_endpoint).note
         if options.openlineage_url is not None:
-            sinks["OpenLineage"] = LineageEvents(options.openlineage_url, options.server).note
+            sinks["OpenLineage"] = LineageEvents(options.openlineage_url, options.server, store).note
         return cls(sinks)
 
     def note(self, work: LeasedWork, end: RoundEnd, began_s: float) -> None:
@@ -137,12 +140,13 @@ class RoundTraces:
 
 
 class LineageEvents:
-    """A COMPLETE or FAIL event for each round: the hot table as input, the lake table as output with its row count."""
+    """A COMPLETE or FAIL event for each round: the hot table as input, the lake table as output with its row count,
+    both with their columns."""
 
-    def __init__(self, url: str, server: str) -> None:
+    def __init__(self, url: str, server: str, store: HotStore) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidConfig(where="tiering.openlineage-url", reason=f"{url!r} is not an http address")
-        self._url, self._server = url, server
+        self._url, self._server, self._store = url, server, store
 
     def note(self, work: LeasedWork, end: RoundEnd, began_s: float, ended_s: float) -> None:
         body = json.dumps(self.event(work, end, began_s, ended_s)).encode()
@@ -157,6 +161,7 @@ class LineageEvents:
         written = (
             {"outputStatistics": {**facet, "rowCount": result.rows, "size": result.bytes_written}} if result else {}
         )
+        columns = {"schema": self._columns(work.handed.path)}
         return {
             "eventType": "COMPLETE" if isinstance(end, TableFinished) else "FAIL",
             "eventTime": datetime.fromtimestamp(ended_s, UTC).isoformat(),
@@ -164,9 +169,17 @@ class LineageEvents:
             "schemaURL": _SCHEMA,
             "run": {"runId": str(uuid.uuid5(uuid.NAMESPACE_URL, work.round_id)), "facets": {}},
             "job": {"namespace": self._server, "name": f"{work.handed.kind}.{name}", "facets": {}},
-            "inputs": [{"namespace": self._server, "name": name, "facets": {}}],
-            "outputs": [{"namespace": f"{self._server}/lake", "name": name, "facets": {}, "outputFacets": written}],
+            "inputs": [{"namespace": self._server, "name": name, "facets": columns}],
+            "outputs": [
+                {"namespace": f"{self._server}/lake", "name": name, "facets": columns, "outputFacets": written}
+            ],
         }
+
+    def _columns(self, path: TablePath) -> dict[str, Any]:
+        """Today's columns, as a facet."""
+        columns = self._store.load_table(path).schema.columns
+        fields = [{"name": c.name, "type": str(c.type), "description": c.comment or ""} for c in columns]
+        return {"_producer": _PRODUCER, "_schemaURL": _COLUMNS, "fields": fields}
 
 
 def outcome(end: RoundEnd) -> str:
