@@ -102,8 +102,8 @@ def test_rounds_go_on_without_a_collector(tmp_path: Path) -> None:
 
 def test_the_servers_figures_reach_a_collector(tmp_path: Path, collector: Collector) -> None:
     """With the names of `/metrics`. A server without one starts and serves, and a collector that is away is no harm."""
-    for endpoint in (collector.url, f"http://127.0.0.1:{free_port()}"):
-        server = Server(tmp_path / str(len(endpoint)), {"server.otlp-endpoint": endpoint})
+    for name, endpoint in (("there", collector.url), ("away", f"http://127.0.0.1:{free_port()}")):
+        server = Server(tmp_path / name, {"server.otlp-endpoint": endpoint})
         try:
             with server.connect() as client:
                 client.create_table("d.t", "id BIGINT", freshness="1 h")

@@ -152,15 +152,17 @@ class LakewardServer:
         sampler = Sampler(services)
         threads = [*store.upkeep.threads, *coordinator.upkeep.threads, sampler, federation.adoptions.thread]
         threads += [part.thread for part in (self.settings.issuer, live) if part is not None]
-        self._stack.callback(sampler.stop, SAMPLE_S)
-        sampler.start()
-        if (endpoint := self.config.get(options.SERVER_OTLP_ENDPOINT)) is not None:
-            self._export_metrics(endpoint, services)
+        self._start_feeds(sampler, services)
         flight.service.gate.open()
         door.app = create_app(services)
         self._ready = True
 
-    def _export_metrics(self, endpoint: str, services: Services) -> None:
+    def _start_feeds(self, sampler: Sampler, services: Services) -> None:
+        self._stack.callback(sampler.stop, SAMPLE_S)
+        sampler.start()
+        endpoint = self.config.get(options.SERVER_OTLP_ENDPOINT)
+        if endpoint is None:
+            return
         from lakeward.server.feed.otlpmetrics import MetricsExport
 
         export = MetricsExport(endpoint, ServerCollector(services))

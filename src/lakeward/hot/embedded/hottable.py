@@ -16,11 +16,11 @@ from lakeward.errors import InvalidRequest, OffsetOutOfRange, PartitionNotFound,
 from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hotpartitions import HotPartitions
-from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.log.durable import make_folder
 from lakeward.hot.embedded.log.files import LogPlace
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import RowShape
+from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.logbatch.header import NO_WRITER
