@@ -54,7 +54,7 @@ HADOOP = (
     "zstd-jni",
     "commons-",
 )
-LIMIT_S = 180
+LIMIT_S = 600
 
 
 class JavaPaimon:
