@@ -12,7 +12,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from lakeward.client import Client
+from lakeward.model import CutState
 from lakeward.read.duckdblake import connect_duckdb
+from lakeward_testing.waiting import wait_until
 from tests.spark.processes import Job, Server, tier_now
 
 NAME = "shop.goods"
@@ -84,6 +86,7 @@ def test_every_door_shows_todays_columns_or_those_of_that_moment(client: Client)
     client.create_cut("after", [NAME])
     tier_now(client, client.table(NAME))
     client.tier_now(NAME, limit_s=60)
+    wait_until(lambda: {client.cut(n).state for n in ("before", "after")} == {CutState.READY}, what="two cuts")
     assert by_id(client.read(NAME, cut="before").to_table().to_pylist()) == old
     assert by_id(client.read(NAME, cut="after").to_table().to_pylist()) == everything
     past = client.read(NAME, cut="before", as_of_schema=True).to_table()
