@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from lakeward.errors import InvalidAlter, InvalidInput
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model import ColumnChange, TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.protocol.operate import ResyncChoice
@@ -125,14 +125,17 @@ def test_decimals_above_38_digits_are_refused(tmp_path: Path) -> None:
 
 def test_deletes_by_value_from_before_a_widening_leave_larger_values(tmp_path: Path) -> None:
     """As Flink writes them, in the old type: 2**32 + 5 is neither the 5 nor the NULL of such a file."""
-    with closing(InProcessLakeward(tmp_path, iceberg_lake(tmp_path))) as world:
+    lake = iceberg_lake(tmp_path)
+    assert isinstance(lake, IcebergLakeStorage)
+    with closing(InProcessLakeward(tmp_path, lake)) as world:
         table = world.create("db.t", "k INT NOT NULL, a INT")
         world.append("db.t", [{"k": 1, "a": 5}, {"k": 2, "a": 6}])
         world.tier("db.t")
         world.federation.alter(PATH, AlterTable(widen_columns={"a": "BIGINT"}))
         world.append("db.t", [{"k": 3, "a": 2**32 + 5}, {"k": 4, "a": 2**40}, {"k": 5, "a": 5}, {"k": 6, "a": None}])
         world.tier("db.t")
-        catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
-        FlinkJob(catalog, PATH, table.table_id).delete_by_older_schema(pa.table({"a": pa.array([5, None], pa.int32())}))
+        FlinkJob(lake.connection.catalog, PATH, table.table_id).delete_by_older_schema(
+            pa.table({"a": pa.array([5, None], pa.int32())})
+        )
         rows = world.read("db.t", mode="lake").to_table().to_pylist()
         assert sorted(rows, key=lambda r: r["k"]) == [{"k": 2, "a": 6}, {"k": 3, "a": 2**32 + 5}, {"k": 4, "a": 2**40}]
