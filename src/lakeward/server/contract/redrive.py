@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from lakeward.client.routing import Router
 from lakeward.errors import InvalidInput, InvalidRequest, InvalidRows, PartitionExpired
 from lakeward.hot.embedded.log.writers import WriterSequence
-from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.storerows import PendingAppend
 from lakeward.model import TableId, TableInfo, TablePath, fault_point
 from lakeward.protocol.quarantine import QuarantinedRow, QuarantineList, Redriven, RedriveRows
 from lakeward.server.contract.batch import Piece, RedriveBatch

@@ -22,7 +22,8 @@ from lakeward.client.rows import fit_rows
 from lakeward.errors import InvalidRequest, OutOfSequence, TableNotFound
 from lakeward.hot.embedded.log.writers import WriterSequence
 from lakeward.hot.embedded.serve.declared import declared_bytes
-from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.storerows import PendingAppend
 from lakeward.model import Bucket, TableId, TableInfo, TablePath, fault_point
 from lakeward.protocol.auth import Token
 from lakeward.protocol.sources import Frame, FrameKind, read_frames

@@ -18,7 +18,8 @@ from lakeward.hot.embedded.log.writers import Appended, WriterSequence
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.quota import WriterQuotas
-from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.storerows import PendingAppend
 from lakeward.model import Bucket, OffsetMap, TableInfo, TablePath
 from lakeward.protocol.auth import Token
 from lakeward.protocol.flight import MAX_UNDER_WAY

@@ -14,7 +14,7 @@ from types import TracebackType
 from lakeward.errors import LakewardError, RemoteError, to_wire
 from lakeward.hot.embedded.serve.flightdata import write_field
 from lakeward.hot.embedded.serve.status import CallEnded
-from lakeward.hot.embedded.store import PendingAppend
+from lakeward.hot.embedded.storerows import PendingAppend
 from lakeward.protocol.flight import PutAck, to_bytes
 
 UNDER_WAY = 64

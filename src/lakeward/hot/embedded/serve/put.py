@@ -21,7 +21,8 @@ from lakeward.hot.embedded.serve.drain import CallDrain
 from lakeward.hot.embedded.serve.flightdata import FlightData, read_batch, read_flight_data
 from lakeward.hot.embedded.serve.putcheck import check_put_schema
 from lakeward.hot.embedded.serve.tables import find_planned
-from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.storerows import PendingAppend
 from lakeward.model import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
 

@@ -14,7 +14,8 @@ from lakeward.errors import BucketStopped, BucketUnavailable, InvalidRequest, In
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import READ_ROWS
 from lakeward.hot.embedded.log.segment import index_path, list_bases
-from lakeward.hot.embedded.store import MAX_PUT_ROWS, EmbeddedStore
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.storerows import MAX_PUT_ROWS
 from lakeward.model import CHANGE_TYPE, OFFSET, TIMESTAMP, ChangeType, TableInfo, to_arrow_schema
 from lakeward_testing.faults import Faults
 from lakeward_testing.waiting import wait_until

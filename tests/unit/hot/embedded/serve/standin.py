@@ -23,7 +23,8 @@ from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.grpcserver import TlsPair
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.services import StoreServices
-from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.storerows import PendingAppend
 from lakeward.model import Bucket, Schema, TableDescriptor, TableInfo, TablePath, new_table_id
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.routes import PROTOCOL
