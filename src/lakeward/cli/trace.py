@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.client import Client
-    from lakeward.verify.rowtrace import RowChange, RowTrace
+    from lakeward.verify.rowtrace import RowTrace, TracedChange
 
 MOST_ROUNDS = 10_000
 
@@ -149,7 +149,7 @@ def _lines(
     yield from (f"  note: {note}" for note in traced.notes)
 
 
-def _steps(change: RowChange, rounds: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _steps(change: TracedChange, rounds: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     entry = change.entry
     if entry is None:
         yield "waits for its round"

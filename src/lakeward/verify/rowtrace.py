@@ -56,7 +56,7 @@ class RowRemoval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowChange:
+class TracedChange:
     """`entry`: the ledger's range with it; None while it waits for its round."""
 
     offset: int
@@ -74,7 +74,7 @@ class RowTrace:
 
     bucket: Bucket
     log_start: int
-    changes: tuple[RowChange, ...]
+    changes: tuple[TracedChange, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -93,7 +93,7 @@ def trace_rows(
     constant memory."""
     store = plugin.store()
     bounds = store.freeze(table)[bucket]
-    newest: deque[RowChange] = deque(maxlen=MOST_CHANGES)
+    newest: deque[TracedChange] = deque(maxlen=MOST_CHANGES)
     first, end = bounds.start, bounds.end
     if only is not None:
         first, end = max(first, only.start), min(end, only.stop)
@@ -125,9 +125,9 @@ def key_match(key: pa.Table) -> Match:
     return match
 
 
-def _change(row: dict[str, Any]) -> RowChange:
+def _change(row: dict[str, Any]) -> TracedChange:
     at_ms = round(row[TIMESTAMP].timestamp() * 1000)
-    return RowChange(offset=row[OFFSET], kind=ChangeType(row[CHANGE_TYPE]), at_ms=at_ms)
+    return TracedChange(offset=row[OFFSET], kind=ChangeType(row[CHANGE_TYPE]), at_ms=at_ms)
 
 
 def _entry_of(offset: int, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
@@ -148,7 +148,7 @@ class _Lake:
         left_out = len(retained) - len(self._snapshots)
         self.notes = (f"{left_out:,} older snapshots of the lake were not looked at",) if left_out else ()
 
-    def follow(self, change: RowChange) -> RowChange:
+    def follow(self, change: TracedChange) -> TracedChange:
         if change.entry is None or change.kind not in _LIVE:
             return change
         places: list[RowPlace] = []
