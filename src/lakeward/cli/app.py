@@ -112,7 +112,9 @@ def exit_code(error: LakewardError) -> int:
 def _report(error: LakewardError) -> int:
     if os.environ.get(DEBUG):
         raise error
-    print(f"lakeward: {error}", file=sys.stderr)
+    from lakeward.model.logline import as_lines
+
+    print(f"lakeward: {as_lines(str(error))}", file=sys.stderr)
     return exit_code(error)
 
 

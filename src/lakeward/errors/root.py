@@ -78,9 +78,9 @@ def from_wire(body: Mapping[str, Any]) -> LakewardError:
     if cls is not None and isinstance(facts, Mapping):
         try:
             return cls(**{name: facts[name] for name in fact_names(cls) if name in facts})
-        except TypeError:
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError):  # of a format
             pass
-    return RemoteError(remote_code=str(body.get("code")), text=str(body.get("message")))
+    return RemoteError(remote_code=str(body.get("code"))[:100], text=str(body.get("message"))[:10_000])
 
 
 def tree(root: type[LakewardError] = LakewardError) -> Iterator[type[LakewardError]]:

@@ -37,6 +37,11 @@ def escape(text: str, longest: int = _LONGEST) -> str:
     return shown if shown.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in shown)
 
 
+def as_lines(text: str) -> str:
+    """As lines that a terminal shows as they are."""
+    return "\n".join(escape(line) for line in text.split("\n"))
+
+
 def escape_log() -> None:
     """For every handler that the root logger has now."""
     for handler in logging.getLogger().handlers:

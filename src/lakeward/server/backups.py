@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,9 @@ from lakeward import __version__
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.backup import copy_database, stage_store
 from lakeward.hot.embedded.log.durable import sync_folder
-from lakeward.lake.allowedpaths import AllowedPaths
-from lakeward.model import fault_point
+from lakeward.lake.allowedpaths import AllowedPaths, has_dots
+from lakeward.model import fault_point, free_bytes
+from lakeward.model.logline import NONSENSE
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.tables import BackupMade, MakeBackup
 from lakeward.server.lakecopy import LakeFolder
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 PREFIX, MANIFEST, FILES, LAKES, STAGED = "lakeward-", "backup.json", "files", "lakes", "backup-staged"
 _PART_BYTES = 8 << 20
+_MOST_MANIFEST_BYTES = 256 << 20
+"""A file takes 100 bytes."""
+
 _one_at_a_time = threading.Lock()
 
 
@@ -150,7 +155,7 @@ def list_backups(target: str) -> list[BackupManifest]:
     for info in storage.get_file_info(FileSelector(root, allow_not_found=True)):
         path = f"{root}/{info.base_name}/{MANIFEST}"
         if info.base_name.startswith(PREFIX) and storage.get_file_info(path).type == FileType.File:
-            backups.append(_load(storage, path))
+            backups.append(_load(storage, path, info.base_name))
     return sorted(backups, key=lambda m: m.begun_at_ms)
 
 
@@ -180,12 +185,17 @@ def restore_backup(target: str, data: Path, name: str | None = None, *, with_lak
         for n in folders
         if n not in used_folders
     }
-    aside = _Copy(target, manifest.name, FILES, manifest.files).fetch(data)
-    lakes_aside = {n: copy.fetch(folders[n]) for n, copy in copies.items()}
-    write_mark(aside, RestoredMark(backup=manifest.name, begun_at_ms=manifest.begun_at_ms, lakes=manifest.lakes))
-    put_in_place(aside, data)
-    for lake, lake_aside in lakes_aside.items():
-        put_in_place(lake_aside, folders[lake])
+    places, asides = {"": data, **folders}, dict[str, Path]()
+    try:
+        asides[""] = _Copy(target, manifest.name, FILES, manifest.files).fetch(data)
+        asides |= {n: copy.fetch(folders[n]) for n, copy in copies.items()}
+        mark = RestoredMark(backup=manifest.name, begun_at_ms=manifest.begun_at_ms, lakes=manifest.lakes)
+        write_mark(asides[""], mark)
+        for n in list(asides):
+            put_in_place(asides.pop(n), places[n])
+    finally:
+        for aside in asides.values():
+            shutil.rmtree(aside, ignore_errors=True)
     return RestoredBackup(manifest=manifest, lakes={n: str(folders[n]) for n in copies}, lakes_there=used_folders)
 
 
@@ -200,11 +210,23 @@ class _Copy:
 
     def fetch(self, folder: Path) -> Path:
         """Everything, checked, in a folder beside `folder`. Raises `InvalidRequest`."""
-        storage, top = open_target(self.target)
-        root = f"{top}/{self.backup}/{self.below}"
         aside = folder.with_name(f"{folder.name}.restoring")
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(mode=0o700, parents=True)
+        try:
+            self._fetch(aside)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        return aside
+
+    def _fetch(self, aside: Path) -> None:
+        storage, top = open_target(self.target)
+        root = f"{top}/{self.backup}/{self.below}"
+        total, free = sum(size for size, _ in self.files.values()), free_bytes(aside)
+        if total > free:
+            reason = f"it has {total:,} bytes, and {aside.parent} has room for {free:,}"
+            raise InvalidRequest(what=f"backup {self.backup}", reason=reason)
         # A link in a backup would bring any file of this machine into the new folder.
         allowed_paths = None if "://" in self.target else AllowedPaths("", root, top)
         for path, (size, checksum) in self.files.items():
@@ -216,8 +238,10 @@ class _Copy:
             file = aside / path
             file.parent.mkdir(parents=True, exist_ok=True)
             try:
+                if allowed_paths is not None and not Path(f"{root}/{path}").is_file():  # a pipe has no end
+                    raise FileNotFoundError(path)
                 with storage.open_input_stream(f"{root}/{path}") as source, file.open("wb") as out:
-                    copied = _copy(source, out)
+                    copied = _copy(source, out, size)
             except FileNotFoundError:
                 copied = (0, -1)
             if copied != (size, checksum):
@@ -225,7 +249,6 @@ class _Copy:
                     f"its file {path} is not what was written ({copied[0]:,} bytes of {size:,}); take another backup"
                 )
                 raise InvalidRequest(what=f"backup {self.backup}", reason=reason)
-        return aside
 
 
 def put_in_place(aside: Path, folder: Path) -> None:
@@ -253,9 +276,26 @@ def open_target(target: str) -> tuple[FileSystem, str]:
     return storage, root.rstrip("/")
 
 
-def _load(storage: FileSystem, path: str) -> BackupManifest:
+def _load(storage: FileSystem, path: str, name: str) -> BackupManifest:
+    """Raises `InvalidRequest` for one that no server wrote: its names lead to files elsewhere."""
     with storage.open_input_stream(path) as source:
-        return decode(BackupManifest, json.loads(source.read()))
+        text = source.read(_MOST_MANIFEST_BYTES + 1)
+    try:
+        if len(text) > _MOST_MANIFEST_BYTES:
+            raise ValueError(f"more than {_MOST_MANIFEST_BYTES >> 20} MB")
+        manifest = decode(BackupManifest, json.loads(text))
+        folders = [manifest.lakes[lake].folder for lake in manifest.lake_files]
+    except (*NONSENSE, RecursionError) as error:
+        reason = f"its {MANIFEST} is not what a server wrote ({str(error)[:200]}); take another, or remove its folder"
+        raise InvalidRequest(what=f"backup {name}", reason=reason) from error
+    named = [manifest.name, *manifest.lake_files]
+    if manifest.name != name or any(len(Path(n).parts) != 1 or has_dots(n) for n in named):
+        raise InvalidRequest(what=f"backup {name}", reason=f"its {MANIFEST} names another folder: {named[:3]!r}"[:300])
+    for folder in folders:
+        if not Path(folder).is_absolute() or has_dots(folder):
+            reason = f"its lake's folder {folder[:200]!r} is no absolute path, or leads upwards"
+            raise InvalidRequest(what=f"backup {name}", reason=reason)
+    return manifest
 
 
 def _choose(found: list[BackupManifest], target: str, name: str | None) -> BackupManifest:
@@ -266,9 +306,10 @@ def _choose(found: list[BackupManifest], target: str, name: str | None) -> Backu
     return chosen[-1]
 
 
-def _copy(source: Any, out: Any) -> tuple[int, int]:
+def _copy(source: Any, out: Any, most: float = inf) -> tuple[int, int]:
+    """Stops behind `most` bytes: a file may have grown, or have no end."""
     size = checksum = 0
-    while part := source.read(_PART_BYTES):
+    while size <= most and (part := source.read(_PART_BYTES)):
         out.write(part)
         size, checksum = size + len(part), zlib.crc32(part, checksum)
     return size, checksum

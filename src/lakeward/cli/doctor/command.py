@@ -17,6 +17,7 @@ from lakeward.cli.output import Json, Server, counted, note, print_json
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig
 from lakeward.model import SystemClock, TablePath
+from lakeward.model.logline import escape
 
 
 def register(app: typer.Typer) -> None:
@@ -93,9 +94,9 @@ def _tell(findings: Sequence[Diagnosis], *, as_json: bool, healthy: str) -> None
     elif not findings:
         print(healthy)
     for finding in findings if not as_json else ():
-        print(f"{finding.level.upper():5}  {finding.about}: {finding.figure}")
-        print(f"       {finding.why}")
-        print(f"       -> {finding.mend}")
+        print(escape(f"{finding.level.upper():5}  {finding.about}: {finding.figure}"))
+        print(escape(f"       {finding.why}"))
+        print(escape(f"       -> {finding.mend}"))
     if any(f.level is Level.WRONG for f in findings):
         if not as_json:
             note(f"{sum(f.level is Level.WRONG for f in findings)} wrong now, {len(findings)} in all")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward import __version__
 from lakeward.cli.doctor.facts import Facts, HereFacts
+from lakeward.errors import RemoteError
 from lakeward.model import TableInfo
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
@@ -33,7 +34,16 @@ def gather(
     has_token: bool = False,
     config: Config | None = None,
 ) -> Facts:
-    """`config`: of this machine, whose jobs read it too. Raises what the server refuses with."""
+    """`config`: of this machine, whose jobs read it too. Raises what the server refuses with, and `RemoteError` for
+    answers that no Lakeward server sends."""
+    try:
+        return _gather(door, probe, table, has_token, config)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        text = f"what no Lakeward server sends ({type(error).__name__}: {str(error)[:200]})"
+        raise RemoteError(remote_code=door.url, text=text) from error
+
+
+def _gather(door: ServerConnection, probe: bool, table: str | None, has_token: bool, config: Config | None) -> Facts:
     info = door.info(fresh=True)
     before = time.time()
     server = decode(ServerFacts, door.ask("GET", routes.FACTS))

@@ -130,7 +130,7 @@ class ServerConnection:
         except CallFailed as error:
             raise ServerUnavailable(address=self.url, what=f"{method} {path}", reason=error.reason) from error
         if answer.is_success:
-            return json.loads(answer.content) if answer.content else None
+            return _parsed(answer)
         raise _typed(answer)
 
     def _http(self) -> HttpPool:
@@ -149,10 +149,27 @@ def _json(body: Any) -> bytes:
     return json.dumps(encode(body), ensure_ascii=False, allow_nan=False).encode()
 
 
+_MOST_VALUES = 5_000_000
+"""Of an answer in JSON: a few hundred bytes of memory for each."""
+
+
+def _parsed(answer: Answer) -> Any:
+    """Raises `RemoteError` for an answer that is no JSON, or too much of it."""
+    if not answer.content:
+        return None
+    if sum(answer.content.count(sign) for sign in (b"{", b"[", b",")) > _MOST_VALUES:
+        raise RemoteError(remote_code=str(answer.status), text=f"JSON of more than {_MOST_VALUES:,} values")
+    try:
+        return json.loads(answer.content)
+    except (ValueError, RecursionError) as error:
+        text = f"no JSON: {answer.content[:100].decode(errors='replace')!r}"
+        raise RemoteError(remote_code=str(answer.status), text=text) from error
+
+
 def _typed(answer: Answer) -> Exception:
     try:
-        wire = json.loads(answer.content)
-    except ValueError:
+        wire = _parsed(answer)
+    except RemoteError:
         wire = None
     if isinstance(wire, dict) and "code" in wire:
         return from_wire(wire)

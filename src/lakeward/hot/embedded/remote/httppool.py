@@ -8,17 +8,29 @@ httpx takes (it brings a command line of its own, with rich and click).
 from __future__ import annotations
 
 import http.client
+import io
 import select
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from urllib.parse import quote, urlsplit
+
+from lakeward.errors import RemoteError
 
 KEPT_S = 5.0
 """Equal to the time for which our server keeps an idle connection."""
 MOST_KEPT = 20
+
+MOST_ANSWER_BYTES = 256 << 20
+"""The status of 10,000 tables is 8 MB. More is not from a Lakeward server, or asks for a filter."""
+
+ANSWER_TIME_S = 300.0
+"""For a whole answer, beyond the limit of a step: a peer that sends a byte from time to time never ends one."""
 
 
 class CallFailed(Exception):
@@ -54,12 +66,14 @@ class HttpPool:
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
 
     def call(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], limit_s: float) -> Answer:
-        """`limit_s` is for each step: reaching the server, sending, the next bytes of its answer."""
+        """`limit_s` is for each step: reaching the server, sending, the next bytes of its answer. Raises `CallFailed`,
+        and `RemoteError` for an answer that is too large."""
         connection = self._connected(limit_s)
         try:
             connection.request(method, self._before + quote(target, safe=_SAFE), body, {**self._headers, **headers})
+            connection.response_class = partial(_TimedResponse, limit_s=limit_s)  # type: ignore[assignment]
             response = connection.getresponse()
-            answer = Answer(response.status, response.read())
+            answer = Answer(response.status, _read(response))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise CallFailed(str(error) or type(error).__name__, is_sent=True) from error
@@ -108,6 +122,41 @@ class HttpPool:
                 old.append((now, connection))
         for _, idle_connection in old:
             idle_connection.close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, limit_s: float, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self.fp = io.BufferedReader(_TimedBytes(sock, self.fp, limit_s))
+
+
+class _TimedBytes(io.RawIOBase):
+    """The bytes of one answer, each step within `limit_s`, all within `ANSWER_TIME_S` more."""
+
+    def __init__(self, sock: socket.socket, source: io.BufferedIOBase, limit_s: float) -> None:
+        self._sock, self._source, self._limit_s = sock, source, limit_s
+        self._ends_at = time.monotonic() + limit_s + ANSWER_TIME_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._ends_at - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"its answer is not whole after {self._limit_s + ANSWER_TIME_S:g} s")
+        self._sock.settimeout(min(left_s, self._limit_s))
+        return self._source.readinto1(buffer)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    content = response.read(MOST_ANSWER_BYTES + 1)
+    if len(content) > MOST_ANSWER_BYTES:
+        raise RemoteError(remote_code=str(response.status), text=f"more than {MOST_ANSWER_BYTES >> 20} MB")
+    return content
 
 
 _SAFE = "/?=&%:,;@+$!~*'()[]"
