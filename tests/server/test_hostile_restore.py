@@ -82,7 +82,7 @@ def test_nothing_of_the_other_table_is_read_or_deleted(plant: Plant, tmp_path: P
             client.restore_lake("ann.t")
         for mode in ("lake", "union"):
             with suppress(LakewardError):
-                names = client.read("ann.t", mode=mode).to_table()["name"].to_pylist()  # type: ignore[arg-type]
+                names = client.read("ann.t", mode=mode).to_table()["name"].to_pylist()
                 assert set(names) <= {"own"}
         for with_lake in (True, False):
             with suppress(LakewardError):
