@@ -5,6 +5,7 @@ stored once, together."""
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,19 +38,21 @@ def desk_of(world: InProcessLakeward) -> SourceDesk:
     return SourceDesk(world.store, world.folder, world.clock)
 
 
-def to_frames(ids: list[int]) -> bytes:
-    """The same rows for every table."""
-    batch = pa.record_batch({"id": pa.array(ids, pa.int64())})
+def to_frame(path: str, kind: FrameKind, **columns: list[int]) -> bytes:
+    batch = pa.record_batch({name: pa.array(values, pa.int64()) for name, values in columns.items()})
     stream = io.BytesIO()
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)
-    return b"".join(
-        Frame(table=TablePath.parse(path), kind=FrameKind.APPEND).to_bytes(stream.getvalue()) for path in PATHS
-    )
+    return Frame(table=TablePath.parse(path), kind=kind).to_bytes(stream.getvalue())
 
 
 def store(desk: SourceDesk, epoch: int, group: int, ids: list[int]) -> None:
-    name, body = f"group-{group}", to_frames(ids)
+    """The same rows for every table."""
+    store_body(desk, epoch, group, b"".join(to_frame(path, FrameKind.APPEND, id=ids) for path in PATHS))
+
+
+def store_body(desk: SourceDesk, epoch: int, group: int, body: bytes) -> None:
+    name = f"group-{group}"
     desk.write("s", name, epoch, 0, body, TOKEN)
     file = GroupFile(name=name, size=len(body))
     desk.commit("s", CommitGroup(epoch=epoch, group=group, state={"at": group}, files=(file,)), TOKEN)
@@ -78,3 +81,30 @@ def test_a_group_is_stored_once_by_a_server_that_died_at(
     store(desk, epoch, 2, SECOND)  # the ingest process had no answer, and sends it again
     for path in PATHS:
         assert sorted(world.read(path).to_table().column("id").to_pylist()) == FIRST + SECOND
+
+
+def test_readers_see_a_group_in_all_buckets_or_in_none(world: InProcessLakeward) -> None:
+    """Ends of logs are those of synced rows: one bucket must not be synced for readers before the others."""
+    table = world.create("db.wide", "id bigint not null, n bigint", primary_key="id", buckets=4)
+    desk, stop, seen = desk_of(world), threading.Event(), set[tuple[int, ...]]()
+    desk.create(CreateSource(name="s", kind="test"), TOKEN)
+    epoch = desk.open("s", TOKEN).source.epoch
+
+    def ends() -> tuple[int, ...]:
+        return tuple(bounds.end for _, bounds in sorted(world.store.bounds(table).items()))
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.add(ends())
+
+    expected = {(0, 0, 0, 0)}
+    reader = threading.Thread(target=read)
+    reader.start()
+    for group in range(1, 61):
+        body = to_frame("db.wide", FrameKind.UPSERT, id=list(range(40)), n=[group] * 40)
+        store_body(desk, epoch, group, body)
+        expected.add(ends())
+    stop.set()
+    reader.join()
+    assert len(expected) == 61
+    assert seen <= expected

@@ -78,7 +78,8 @@ class GroupPut:
                 Router(table, turn=0).check(_fitted(frame, payload, table))
 
     def apply(self, files: GroupFiles) -> None:
-        """Durable when it returns. Readers who take log ends meanwhile wait, and see the group as a whole."""
+        """Durable when it returns. Readers who take log ends meanwhile wait, and see the group as a whole: ends are
+        those of synced rows, so the lock is held until every bucket is synced."""
         with self.store.together:
             for frame, payload in files.frames():
                 try:
@@ -95,8 +96,8 @@ class GroupPut:
                 for bucket, batch in Router(table, turn=self.group).route(rows):
                     self._put(frame, table, bucket, batch)
                 fault_point("source.frame-stored", table=str(frame.table))
-        for pending in self._pending:
-            pending.wait()
+            for pending in self._pending:
+                pending.wait()
 
     def _put(self, frame: Frame, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch) -> None:
         writer, store = self._sequence(table, bucket), self.store
