@@ -97,7 +97,7 @@ def test_readers_see_a_group_in_all_buckets_or_in_none(world: InProcessLakeward)
         while not stop.is_set():
             seen.add(ends())
 
-    expected = {(0, 0, 0, 0)}
+    expected: set[tuple[int, ...]] = {(0, 0, 0, 0)}
     reader = threading.Thread(target=read)
     reader.start()
     for group in range(1, 61):
