@@ -22,6 +22,7 @@ from lakeward_testing.chaos.child import LabChild
 from lakeward_testing.chaos.lab import HERE, SETTINGS, START_S
 from lakeward_testing.chaos.plan import COMPACT_STEPS, JOB_STEPS, SERVER_STEPS
 from lakeward_testing.chaos.switches import Switches
+from lakeward_testing.oracle.engines.base import has_module
 from lakeward_testing.ports import free_port
 from lakeward_testing.waiting import wait_until
 
@@ -31,6 +32,9 @@ SECOND, SECOND_FORMATS = (
     {"iceberg": "paimon", "paimon": "delta", "delta": "lance", "lance": "delta", "hudi": "delta"},
 )
 """The lake that some plays have beside the first, and its format by that of the first."""
+
+LIBRARIES = {"paimon": "pypaimon", "delta": "deltalake", "lance": "lance"}
+"""Without the library of its format there is no second lake."""
 
 QUICK = {
     **SETTINGS,
@@ -57,6 +61,8 @@ class OracleLab:
         self.http_port, self.flight_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http_port}"
         self.warehouse = folder / "data" / "warehouse"
+        second = SECOND_FORMATS[format]
+        self.second_format = second if has_module(LIBRARIES[second]) else None
         self.second_warehouse = folder / "data" / "lakes" / SECOND / "warehouse"
         self.faults: Counter[str] = Counter()
         folder.mkdir(parents=True)
@@ -78,7 +84,7 @@ class OracleLab:
             **QUICK,
             "datalake.format": self.format,
             "datalake.default-lake": "default",
-            f"lakes.{SECOND}.format": SECOND_FORMATS[self.format],
+            **({f"lakes.{SECOND}.format": self.second_format} if self.second_format else {}),
             "server.port": str(self.http_port),
             "server.flight-port": str(self.flight_port),
             "server.data-dir": str(self.folder / "data"),

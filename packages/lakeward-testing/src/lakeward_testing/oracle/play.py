@@ -56,7 +56,7 @@ class Play(PastStage):
         lab: OracleLab,
         client: Client,
         engines: Engines,
-        second: Engines,
+        second: Engines | None,
         seed: int,
         number: int,
         say: Callable[[str], None],

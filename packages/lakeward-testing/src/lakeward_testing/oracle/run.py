@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from lakeward_testing.oracle.engines.base import Engines
-from lakeward_testing.oracle.lab import SECOND_FORMATS, OracleLab
+from lakeward_testing.oracle.lab import OracleLab
 from lakeward_testing.oracle.play import Play
 from lakeward_testing.oracle.stage import Different
 
@@ -81,7 +81,7 @@ def run_oracle(
     until = began + options.seconds
     lab = OracleLab(folder, options.format)
     engines = open_engines(options.format, lab.url, lab.warehouse)
-    second = open_engines(SECOND_FORMATS[options.format], lab.url, lab.second_warehouse)
+    second = open_engines(lab.second_format, lab.url, lab.second_warehouse) if lab.second_format else None
     if extend is not None:
         extend(engines)
     try:
@@ -96,7 +96,8 @@ def run_oracle(
     finally:
         report.faults, report.seconds = lab.faults, time.monotonic() - began
         engines.close()
-        second.close()
+        if second is not None:
+            second.close()
         lab.close()
     return report
 
@@ -104,7 +105,7 @@ def run_oracle(
 def _play_once(
     lab: OracleLab,
     engines: Engines,
-    second: Engines,
+    second: Engines | None,
     report: OracleReport,
     number: int,
     until: float,

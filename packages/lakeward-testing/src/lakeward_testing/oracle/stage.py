@@ -40,7 +40,13 @@ class Stage:
     """`number` is the play's place in its seed. Its steps follow from both, whatever happened before."""
 
     def __init__(
-        self, client: Client, engines: Engines, second: Engines, seed: int, number: int, say: Callable[[str], None]
+        self,
+        client: Client,
+        engines: Engines,
+        second: Engines | None,
+        seed: int,
+        number: int,
+        say: Callable[[str], None],
     ) -> None:
         self._client, self._engines, self._second, self._say = client, engines, second, say
         self._seed, self.number = seed, number
@@ -54,7 +60,7 @@ class Stage:
 
     @property
     def _adds_columns_only(self) -> bool:
-        return self._engines.adds_columns_only or (self.tables.has_second and self._second.adds_columns_only)
+        return any(engines.adds_columns_only for engines in self.tables.lakes)
 
     def _kill(self, chance: Random) -> None:
         """Ends one of the play's processes."""
@@ -125,7 +131,7 @@ class Stage:
 
     def _compare_readers(self, path: str) -> None:
         expected = self.tables.expected(path)
-        for engines in (self._engines, self._second) if self.tables.has_second else (self._engines,):
+        for engines in self.tables.lakes:
             for name, read in engines.read.items():
                 if engines.can_read(name, self.tables.target(path)):
                     shown = self._read(name, read, path)

@@ -33,7 +33,7 @@ class PlayTables:
     client: Client
     chance: Random
     engines: Engines
-    second: Engines
+    second: Engines | None
     name: str
     sides_chance: Random
     truth: Truth = field(default_factory=Truth)
@@ -43,9 +43,10 @@ class PlayTables:
         self.pk, self.log = f"oracle.{self.name}_state", f"oracle.{self.name}_events"
         self.paths = (self.pk, self.log)
         self.has_second, self.has_changelog = (self.sides_chance.random() < 0.5 for _ in range(2))
-        both = (self.engines, self.second) if self.has_second else (self.engines,)
-        no_types = tuple(kind for engines in both for kind in engines.no_types)
-        no_keys = {text for engines in both for text in engines.no_keys}
+        self.has_second = self.has_second and self.second is not None
+        self.lakes = [self.engines, *([self.second] if self.has_second and self.second is not None else [])]
+        no_types = tuple(kind for engines in self.lakes for kind in engines.no_types)
+        no_keys = {text for engines in self.lakes for text in engines.no_keys}
         types = [t for t in TYPES if not t.startswith(no_types)]
         drawn = chance.sample(types, chance.randint(6, 10))
         self.types = types
