@@ -28,6 +28,7 @@ ADDRESS = "http://127.0.0.1:9050"
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/operating/*.md")])
 FENCE = re.compile(r"(?:<!-- untested: (?P<reason>[^\n]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```", re.DOTALL)
 REASONS = (
+    "Superset",
     "Trino",
     "Flink",
     "Kafka",

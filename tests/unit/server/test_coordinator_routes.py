@@ -315,7 +315,7 @@ def test_a_get_takes_a_lease_for_a_client_of_the_minor_before_alone(world: Coord
     ("body", "named"),
     [
         ({"bucket_count": 9}, "AlterTable.bucket_count"),
-        ({"add_columns": [{"name": "x", "type": "INT", "default": 5}]}, "AlterTable.add_columns.default"),
+        ({"add_columns": [{"name": "x", "type": "INT", "since": 5}]}, "AlterTable.add_columns.since"),
     ],
 )
 def test_a_field_that_a_change_does_not_have_is_refused(
