@@ -110,7 +110,7 @@ def test_a_tail_too_long_for_the_live_warehouse_is_tiered(operator: Operator, jo
     operator.works("table", "drop", "rows.long", "--yes")
 
 
-@pytest.mark.parametrize("pool", ["default", "slow"])
+@pytest.mark.parametrize("pool", ["default", pytest.param("slow", marks=pytest.mark.soak)])
 def test_a_table_with_long_rounds_gets_a_pool_of_its_own(operator: Operator, job: Job, pool: str) -> None:
     """The doctor compares the last rounds: both tables get rounds until the one with many buckets was slower."""
     named, serving = f"table.datalake.pool={pool}", None
@@ -221,6 +221,7 @@ def tamper(server: Server, path: TablePath, pattern: str, by: str) -> None:
     point_at(server, path, other.as_uri())
 
 
+@pytest.mark.soak
 def test_a_metadata_file_that_is_gone_is_replaced_by_what_is_left(operator: Operator, job: Job) -> None:
     """As after a restore without the lake, whose table was dropped and made again meanwhile."""
     for name, is_left in (("lost.pointer", True), ("lost.folder", False)):
