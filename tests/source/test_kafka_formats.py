@@ -18,7 +18,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 
 from lakeward.errors import InvalidRequest, SourceStopped, SourceUnavailable
-from lakeward.model import Column
+from lakeward.model import Column, Int64Type
 from lakeward.source.changes import UNSET
 from lakeward.source.kafka.decode import Decoder
 from lakeward.source.kafka.plugin import KafkaKind
@@ -317,3 +317,42 @@ def test_secrets_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
         kind.open(config)
     monkeypatch.setenv("JAAS", "org.x required password=p;")
     assert kind.open(config).config["client"]["sasl.jaas.config"] == "org.x required password=p;"
+
+
+DEEP = b'{"id": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+STRANGE = [DEEP, b"[" * 200_000, b"[1]", b"null", b'"x"', b"\xff", b'{"payload": []}']
+CASES = [*((f, v) for f in ("json", "debezium") for v in STRANGE), ("debezium", b'{"op": "c", "after": null}')]
+
+
+@pytest.mark.parametrize(("format", "value"), CASES, ids=range(len(CASES)))
+def test_a_strange_message_is_bad_and_ends_nothing(format: str, value: bytes) -> None:
+    decoder = load_decoder(format)([Column(name="id", type=Int64Type())], ("id",), {"format": format})
+    decoded = decoder.decode([None], [value])
+    assert [bad.place for bad in decoded.bad] == [0]
+    assert len(decoded.rows) == 0
+    with pytest.raises(InvalidRequest, match="topic orders"):
+        topic_columns("orders", {"format": format}, [value])
+
+
+@pytest.mark.parametrize("value", [b"null", b'{"id": 1} {"id": 2}', b'{"id": 1}\n[]', b" "])
+def test_a_message_of_json_is_one_object(value: bytes) -> None:
+    """Arrow reads a batch of messages at once: one must not take the place of another."""
+    decoder = load_decoder("json")([Column(name="id", type=Int64Type())], (), {"format": "json"})
+    decoded = decoder.decode([None] * 3, [b'{"id": 5}', value, b" "])
+    assert (decoded.rows, decoded.places, [b.place for b in decoded.bad]) == ([{"id": 5}], [0], [1, 2])
+    assert decoder.decode([None], [b'{"id": 7}']).rows.to_pylist() == [{"id": 7}]
+
+
+def test_a_schema_that_is_none_makes_its_messages_bad(registry: SchemaRegistryServer) -> None:
+    number = registry.register("other", {"type": "record", "name": "R", "fields": [{"name": "x", "type": "no.such"}]})
+    registry.register("orders-value", ORDER)
+    decoder = open_decoder("avro", {"schema_registry": registry.url}, [])
+    (bad,) = decoder.decode([None], [frame(number, b"\0")]).bad
+    assert "no.such" in bad.reason
+    assert decoder.message_columns([frame(number, b"\0")]) == []
+
+
+def test_a_number_without_end_in_a_frame_is_refused() -> None:
+    """Each byte would have made the number longer: a megabyte of them took 18 seconds."""
+    with pytest.raises(ValueError, match="more than 5 bytes"):
+        read_frame(b"\0" + bytes(4) + b"\xff" * 1_000_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +14,7 @@ from uuid import UUID
 from lakeward.errors import InvalidRequest
 from lakeward.model import Column
 from lakeward.model import types as mt
-from lakeward.source.kafka.decode import Decoded, Decoder
+from lakeward.source.kafka.decode import FramedDecoder
 from lakeward.source.kafka.registry import RegisteredSchema, open_registry, schema_id, topic_schema
 from lakeward.source.kafka.semantic import SEMANTIC
 
@@ -31,12 +30,8 @@ _LOGICAL: dict[str, mt.DataType] = {
 }  # fmt: skip
 
 
-class AvroDecoder(Decoder):
+class AvroDecoder(FramedDecoder):
     """A message of an older schema has NULL in the columns that its schema lacks."""
-
-    def __init__(self, columns: Sequence[Column], key: Sequence[str], config: Mapping[str, Any]) -> None:
-        super().__init__(columns, key, config)
-        self.registry = open_registry(config)
 
     @classmethod
     def topic_columns(cls, topic: str, config: Mapping[str, Any], samples: Sequence[bytes]) -> list[Column]:
@@ -55,15 +50,8 @@ class AvroDecoder(Decoder):
         """The record whose fields are the table's columns."""
         return record_of(schema)
 
-    def message_columns(self, values: Sequence[bytes]) -> list[Column]:
-        columns: dict[str, Column] = {}
-        for value in values:
-            with suppress(ValueError, InvalidRequest):
-                columns |= {c.name: c for c in self.columns_of(self.schema_of(value)[0])}
-        return list(columns.values())
-
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        return self.each(keys, values, self.read)
+    def columns_in(self, value: bytes) -> list[Column]:
+        return self.columns_of(self.schema_of(value)[0])
 
     def read(self, value: bytes) -> Any:
         import fastavro
@@ -71,9 +59,6 @@ class AvroDecoder(Decoder):
         schema, at = self.schema_of(value)
         body: Any = fastavro.schemaless_reader(BytesIO(value[at:]), parse_avro(schema), None)
         return _without_uuids(body) if isinstance(body, Mapping) else body
-
-    def read_key(self, key: bytes) -> Any:
-        return self.read(key) if self.registry is not None and key[:1] == b"\0" else super().read_key(key)
 
     def schema_of(self, value: bytes) -> tuple[RegisteredSchema, int]:
         """The schema of a message, and where its body begins. Raises `ValueError`."""
@@ -101,18 +86,19 @@ def _parse(schema: RegisteredSchema, named: dict[str, Any], *, expand: bool) -> 
         raise ValueError(f"its schema is of kind {schema.kind}, not AVRO")
     for _, used in schema.references:
         _parse(used, named, expand=False)
-    return fastavro.parse_schema(json.loads(schema.text), named_schemas=named, expand=expand)
+    try:
+        return fastavro.parse_schema(json.loads(schema.text), named_schemas=named, expand=expand)
+    except fastavro.schema.SchemaParseException as error:
+        raise ValueError(str(error)) from error
 
 
 @lru_cache(10)
 def _file_schema(path: str) -> RegisteredSchema:
     """Raises `InvalidRequest`."""
-    import fastavro
-
     try:
         schema = RegisteredSchema(Path(path).read_text(), "AVRO")
         parse_avro(schema)
-    except (OSError, ValueError, fastavro.schema.SchemaParseException) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(what=f"--schema-file {path}", reason=str(error)) from error
     return schema
 

@@ -7,8 +7,10 @@ A decoder works on one task's messages as Arrow; what cannot be decoded becomes 
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -18,8 +20,10 @@ import pyarrow.json as pa_json
 
 from lakeward.client.columns import parse_columns
 from lakeward.client.jsonvalues import plan_converter
+from lakeward.errors import InvalidRequest
 from lakeward.model import Column, to_arrow_type
 from lakeward.model import types as mt
+from lakeward.source.kafka.registry import open_registry
 
 RAW = "key bytes, value bytes"
 DECODE_ERRORS = (
@@ -27,11 +31,14 @@ DECODE_ERRORS = (
     TypeError,
     KeyError,
     IndexError,
+    AttributeError,
+    RecursionError,
     OverflowError,
     ArithmeticError,
     pa.ArrowException,
     EOFError,
 )
+"""What reading a message raises that is not what its format says, nested too deeply among others."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,34 @@ class Decoder(ABC):
         return result
 
 
+class FramedDecoder(Decoder):
+    """Messages with a schema of their own: that of a file, or one of a registry, which a message names by its id."""
+
+    def __init__(self, columns: Sequence[Column], key: Sequence[str], config: Mapping[str, Any]) -> None:
+        super().__init__(columns, key, config)
+        self.registry = open_registry(config)
+
+    @abstractmethod
+    def read(self, value: bytes) -> Any: ...
+
+    @abstractmethod
+    def columns_in(self, value: bytes) -> list[Column]:
+        """The columns of one message."""
+
+    def message_columns(self, values: Sequence[bytes]) -> list[Column]:
+        columns: dict[str, Column] = {}
+        for value in values:
+            with suppress(*DECODE_ERRORS, InvalidRequest):
+                columns |= {c.name: c for c in self.columns_in(value)}
+        return list(columns.values())
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
+        return self.each(keys, values, self.read)
+
+    def read_key(self, key: bytes) -> Any:
+        return self.read(key) if self.registry is not None and key[:1] == b"\0" else super().read_key(key)
+
+
 class ColumnError(Exception):
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(reason)
@@ -144,10 +179,11 @@ class JsonDecoder(Decoder):
         return seen_columns(filter(None, map(find_object, values)))
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        if all(values):
+        objects = [value for value in values if value is not None and _is_one_object(value)]
+        if len(objects) == len(values):
             try:
-                rows = self._at_once([value for value in values if value])
-            except (pa.ArrowException, ValueError):
+                rows = self._at_once(objects)
+            except DECODE_ERRORS:
                 rows = None
             if rows is not None and rows.num_rows == len(values):
                 return Decoded(rows, list(range(len(values))))
@@ -162,6 +198,16 @@ class JsonDecoder(Decoder):
             read_options=pa_json.ReadOptions(use_threads=False, block_size=max(1 << 20, len(text) + 1)),
             parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
         )
+
+
+_MORE = re.compile(rb"\}\s*[^\s,}\]]")
+"""A second value after an object, or a brace in a text."""
+
+
+def _is_one_object(value: bytes) -> bool:
+    """Whether Arrow may read it: it takes several objects of one message for several rows, and dies of a `null`."""
+    text = value.strip()
+    return text[:1] == b"{" and text[-1:] == b"}" and _MORE.search(text) is None
 
 
 def read_object(value: bytes) -> Mapping[str, Any]:
@@ -185,7 +231,7 @@ def find_object(value: bytes) -> Mapping[str, Any] | None:
     """The JSON object of a message; None: it is none."""
     try:
         body = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return body if isinstance(body, Mapping) else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from google.protobuf.message import DecodeError
 from lakeward.errors import InvalidRequest
 from lakeward.model import Column
 from lakeward.model import types as mt
-from lakeward.source.kafka.decode import Decoded, Decoder
+from lakeward.source.kafka.decode import FramedDecoder
 from lakeward.source.kafka.registry import RegisteredSchema, open_registry, schema_id, topic_schema
 
 TIMESTAMP = "google.protobuf.Timestamp"
@@ -30,14 +29,13 @@ _KINDS: dict[int, mt.DataType] = {
     FieldDescriptor.TYPE_SFIXED32: mt.Int32Type(), FieldDescriptor.TYPE_UINT64: mt.DecimalType(precision=20, scale=0),
     FieldDescriptor.TYPE_FIXED64: mt.DecimalType(precision=20, scale=0),
 }  # fmt: skip
+_MOST_VARINT = 5
+"""Bytes of a 32-bit number."""
+
 _WRAPPERS = "google/protobuf/wrappers.proto"
 
 
-class ProtobufDecoder(Decoder):
-    def __init__(self, columns: Sequence[Column], key: Sequence[str], config: Mapping[str, Any]) -> None:
-        super().__init__(columns, key, config)
-        self.registry = open_registry(config)
-
+class ProtobufDecoder(FramedDecoder):
     @classmethod
     def topic_columns(cls, topic: str, config: Mapping[str, Any], samples: Sequence[bytes]) -> list[Column]:
         registry = open_registry(config)
@@ -47,22 +45,12 @@ class ProtobufDecoder(Decoder):
         name = config.get("message")
         return _columns(_find_message(pool, str(name)) if name else next(iter(file.message_types_by_name.values())))
 
-    def message_columns(self, values: Sequence[bytes]) -> list[Column]:
-        columns: dict[str, Column] = {}
-        for value in values:
-            with suppress(ValueError, IndexError, InvalidRequest):
-                columns |= {c.name: c for c in _columns(self._message_of(value)[0])}
-        return list(columns.values())
+    def columns_in(self, value: bytes) -> list[Column]:
+        return _columns(self._message_of(value)[0])
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        return self.each(keys, values, self._read)
-
-    def _read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Any]:
         descriptor, at = self._message_of(value)
         return _plan(descriptor)(_parse(descriptor, value[at:]))
-
-    def read_key(self, key: bytes) -> Any:
-        return self._read(key) if self.registry is not None and key[:1] == b"\0" else super().read_key(key)
 
     def _message_of(self, value: bytes) -> tuple[Descriptor, int]:
         """The descriptor of a message, and where its body begins. Raises `ValueError`, `IndexError`."""
@@ -94,12 +82,13 @@ def read_frame(value: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = value[at]
-        result, shift, at = result | (byte & 0x7F) << shift, shift + 7, at + 1
+    result = 0
+    for place in range(_MOST_VARINT):
+        byte = value[at + place]
+        result |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), at
+            return (result >> 1) ^ -(result & 1), at + place + 1
+    raise ValueError(f"a number in its frame has more than {_MOST_VARINT} bytes")
 
 
 # ---- descriptors ---------------------------------------------------------------------------------------------------

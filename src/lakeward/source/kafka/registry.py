@@ -85,7 +85,7 @@ class SchemaRegistry:
         except HTTPError as error:
             self._refuse(path, error.code)
             raise self._unavailable(path, error) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self._unavailable(path, error) from error
 
     def _refuse(self, path: str, status: int) -> None:

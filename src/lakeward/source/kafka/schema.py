@@ -10,7 +10,7 @@ from typing import Any
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidRequest
 from lakeward.model import Column
-from lakeward.source.kafka.decode import Decoder
+from lakeward.source.kafka.decode import DECODE_ERRORS, Decoder
 
 METADATA = "_topic string, _partition int, _offset bigint, _timestamp timestamp_ltz(3), _headers map<string, bytes>"
 
@@ -37,7 +37,7 @@ def topic_columns(topic: str, config: Mapping[str, Any], samples: Sequence[bytes
     else:
         try:
             columns = load_decoder(config["format"]).topic_columns(topic, config, samples)
-        except ValueError as error:
+        except DECODE_ERRORS as error:
             raise InvalidRequest(what=f"topic {topic}", reason=str(error)) from error
     if not columns:
         reason = "there is no message to take columns from; name them with --columns"
