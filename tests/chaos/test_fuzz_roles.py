@@ -27,6 +27,7 @@ from lakeward.hot.embedded.serve.actions import ACTIONS
 from lakeward.model import TableInfo
 from lakeward.protocol.flight import PutKind, Read
 from tests.chaos.test_fuzz import QUICK, TABLE, document, is_up, json_values
+from tests.kit.changedjson import changed, places_in
 from tests.kit.serverprocess import ServerProcess
 
 ROLES = {"read": "r", "write": "w", "job": "j", "admin": "a", "some tables": "s", "nobody": "wrong"}
@@ -156,21 +157,6 @@ MESSAGES = [
     ),
     ("namespaces/fuzz/tables/t/metrics", {"report-type": "scan-report"}),
 ]
-
-
-def places_in(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    for key, value in body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ():
-        yield from places_in(value, (*path, key))
-
-
-def changed(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """The message with one thing in it replaced."""
-    if not path:
-        return value
-    made = dict(body) if isinstance(body, dict) else list(body)
-    made[path[0]] = changed(body[path[0]], path[1:], value)
-    return made
 
 
 @st.composite

@@ -118,7 +118,9 @@ class Broker:
     def _run(self, main: str, *arguments: str, text: str | None = None) -> str:
         command = self._command(main, *arguments)
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert " ERROR " not in said, said  # the producer gives a message up and still ends with 0
         return done.stdout
 
     def _command(self, main: str, *arguments: str) -> list[str]:

@@ -20,6 +20,7 @@ import pytest
 
 from lakeward.cli import app
 from lakeward_testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
+from tests.kit.changedjson import changed, places_in
 from tests.kit.serverprocess import ServerProcess
 
 Change = Callable[[ProxyRequest, ProxyAnswer], ProxyAnswer]
@@ -71,20 +72,6 @@ def ask_doctor(url: str, capsys: pytest.CaptureFixture[str], *more: str) -> tupl
 
 
 # ---- a peer ----------------------------------------------------------------------------------------------------------
-def places_in(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    for key, value in body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ():
-        yield from places_in(value, (*path, key))
-
-
-def changed(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    copy = dict(body) if isinstance(body, dict) else list(body)
-    copy[path[0]] = changed(body[path[0]], path[1:], value)
-    return copy
-
-
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in range(2, 12))])
 def test_anything_in_any_field_of_its_answers(seed: int, peer: HostilePeer, capsys: pytest.CaptureFixture[str]) -> None:
     random = Random(seed)

@@ -59,6 +59,7 @@ from lakeward.server.routes.jobs import MOST_JOBS
 from lakeward.server.routes.tiering import MOST_ASKING
 from lakeward.server.services import Services
 from lakeward.server.tablequota import TableQuota
+from tests.kit.changedjson import changed, places_in
 from tests.kit.world import B0, PATH, CoordinatorWorld
 
 TOKENS = TokenSet.parse(["r:read:read", "w:write:write", "j:job:job", "a:admin:admin"])
@@ -447,20 +448,6 @@ def test_a_token_has_so_many_bytes_of_definitions(services: Services, world: Coo
 
 
 STRANGE: tuple[Any, ...] = (10**30, -1, 1e308, "x" * 10_000, None, [], {}, "\x00", "../../x", True, [[[[]]]])
-
-
-def places_in(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    for key, value in body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ():
-        yield from places_in(value, (*path, key))
-
-
-def changed(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    made = dict(body) if isinstance(body, dict) else list(body)
-    made[path[0]] = changed(body[path[0]], path[1:], value)
-    return made
 
 
 def test_a_table_with_anything_in_any_field_is_made_or_refused(world: CoordinatorWorld, door: Door) -> None:
